@@ -1,0 +1,350 @@
+"""A/A and power table of the verdict: simulated vendors against the shipped margins.
+
+    python bench/verdicts.py [--quick] [--seed N]
+
+Simulated vendors answer questions with fixed success probabilities, fresh draws in every run. OCRBench's are bimodal (a beta
+distribution) and calibrated so that passes of 1,000 questions vary with sd .0027 around .9076, as twenty recorded passes did. Every row
+prints what was asked of it; the exit code is 1 if a row falls short. Decisions come from kvv.gate and kvv.stats, nothing is restated here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvv.gate import Collector, Evidence, SuiteRun, decide
+from kvv.metrics import Metric, mean_stat, mean_stats
+from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
+from kvv.policy import Policy, load_policy
+from kvv.stats import Design, bca_interval, equal_looks, failing_difference, obrien_fleming, tango_limits, tango_z
+from kvv.stats.interval import ClusterSum, clustered_mean, normal_quantile
+from kvv.stats.paired import PairedCase, paired_difference
+from kvv.suite import ReferenceRun, SuiteKind
+
+Floats = NDArray[np.float64]
+
+OCR_MEAN, OCR_SD, OCR_N = 0.9076, 0.0027, 1000
+ALPHA = 0.05
+USED = "larger standard error, outer of t and BCa (used)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    name: str
+    measured: float
+    asked: str
+    ok: bool
+
+
+def bimodal(mean: float, noise: float, n: int, rng: np.random.Generator) -> Floats:
+    """Success probabilities with E[p] = mean and E[p(1-p)] = noise: Beta(m s, (1-m) s) with s/(s+1) = noise/(m(1-m))."""
+    share = noise / (mean * (1 - mean))
+    s = share / (1 - share)
+    return np.asarray(rng.beta(mean * s, (1 - mean) * s, n), dtype=np.float64)
+
+
+def ocr_questions(rng: np.random.Generator) -> Floats:
+    """One set of questions, drawn again until its own mean and run-to-run sd are the recorded ones."""
+    for _ in range(10_000):
+        p = bimodal(OCR_MEAN, OCR_SD**2 * OCR_N, OCR_N, rng)
+        sd = float(np.sqrt((p * (1 - p)).sum())) / OCR_N
+        if abs(p.mean() - OCR_MEAN) < 0.001 and abs(sd - OCR_SD) < 0.0001:
+            return p
+    raise RuntimeError("no such set of questions")
+
+
+def spread(p: Floats, loss: float, rng: np.random.Generator) -> Floats:
+    """A loss spread over all questions in proportion to what they had."""
+    return p * (1 - loss / float(p.mean()))
+
+
+def concentrated(p: Floats, loss: float, rng: np.random.Generator) -> Floats:
+    """A loss that breaks some questions wholly, others not at all."""
+    out = p.copy()
+    for i in rng.permutation(len(p)):
+        if p.mean() - out.mean() >= loss - 1e-12:
+            break
+        out[i] = max(0.0, p[i] - (loss - (p.mean() - out.mean())) * len(p))
+    return out
+
+
+# --- one binary sample a side ------------------------------------------------------------------------
+
+
+def tables(vendor: Floats, reference: Floats, runs: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Discordant counts (gained, lost) of ``runs`` fresh pairs of runs."""
+    v = rng.random((runs, len(vendor))) < vendor
+    r = rng.random((runs, len(reference))) < reference
+    return (v & ~r).sum(axis=1).astype(np.float64), (~v & r).sum(axis=1).astype(np.float64)
+
+
+def single(rng: np.random.Generator, runs: int) -> list[Row]:
+    margin = _margin("ocrbench")
+    p = ocr_questions(rng)
+    z = normal_quantile(1 - ALPHA)
+    passes = np.array([(rng.random(OCR_N) < p).mean() for _ in range(20)])
+    mean, sd = float(passes.mean()), float(passes.std(ddof=1))
+    design = Design(n=OCR_N, sigma2=float((p * (1 - p)).mean()))
+    below = margin + failing_difference(design, margin, alpha=ALPHA, power=0.95)
+    rows = [
+        Row(name="mean of 20 passes of an OCRBench-sized set", measured=mean, asked="about .9076", ok=abs(mean - OCR_MEAN) < 0.003),
+        # a sample sd of 20 scatters by a sixth: three times that
+        Row(name="sd of 20 passes of an OCRBench-sized set", measured=sd, asked="about .0027", ok=abs(sd - OCR_SD) < OCR_SD / 2),
+    ]
+
+    def decided(vendor: Floats) -> tuple[float, float, float]:
+        b, c = tables(vendor, p, runs, rng)
+        low, high = tango_limits(b, c, OCR_N, z)
+        truth = float((vendor - p).mean())
+        return float((low > -margin).mean()), float((high < -margin).mean()), float(((low <= truth) & (truth <= high)).mean())
+
+    passed, failed, covered = decided(p)
+    rows.append(Row(name=f"identical vendor passes, margin {100 * margin:g} points", measured=passed, asked=">= .95", ok=passed >= 0.95))
+    rows.append(Row(name="identical vendor fails", measured=failed, asked="<= .01", ok=failed <= 0.01))
+    rows.append(Row(name="90 % interval covers the true difference, identical vendor", measured=covered, asked=">= .88", ok=covered >= 0.88))
+    for name, lose in (("spread over all questions", spread), ("whole questions lost", concentrated)):
+        at_margin, _, covered = decided(lose(p, margin, rng))
+        _, failed, _ = decided(lose(p, below, rng))
+        rows.append(Row(name=f"vendor at the margin passes, {name}", measured=at_margin, asked="<= .055", ok=at_margin <= 0.055))
+        rows.append(Row(name=f"vendor {100 * below:.2f} points worse fails, {name}", measured=failed, asked=">= .95", ok=failed >= 0.95))
+        rows.append(Row(name=f"90 % interval covers the true difference, {name}", measured=covered, asked=">= .88", ok=covered >= 0.88))
+    rows.append(_multinomial_coverage(rng, runs))
+    return rows
+
+
+def _multinomial_coverage(rng: np.random.Generator, runs: int) -> Row:
+    """The interval takes questions as drawn: with fresh questions too it covers at its nominal rate."""
+    inside = 0
+    z = normal_quantile(1 - ALPHA)
+    for _ in range(runs):
+        p = bimodal(OCR_MEAN, OCR_SD**2 * OCR_N * 4, 500, rng)
+        v = p * 0.96
+        b, c = tables(v, p, 1, rng)
+        low, high = tango_limits(b, c, 500, z)
+        inside += bool(low[0] <= -0.04 * OCR_MEAN <= high[0])
+    rate = inside / runs
+    bound = 3 * (0.09 / runs) ** 0.5
+    return Row(
+        name="90 % interval, fresh questions in every run, loss of 3.6 points",
+        measured=rate,
+        asked=f".90 +- {bound:.3f}",
+        ok=abs(rate - 0.9) <= bound + 0.01,
+    )
+
+
+def early(rng: np.random.Generator, runs: int) -> list[Row]:
+    """Five O'Brien-Fleming looks on Tango's Z, questions in random order, against one look at the end."""
+    margin = _margin("ocrbench")
+    p = ocr_questions(rng)
+    bounds = obrien_fleming(ALPHA, equal_looks(5))
+
+    def simulate(vendor: Floats) -> tuple[float, float, float]:
+        passed = failed = asked = 0
+        for _ in range(runs):
+            order = rng.permutation(OCR_N)
+            v, r = rng.random(OCR_N) < vendor, rng.random(OCR_N) < p
+            gained, lost = np.cumsum((v & ~r)[order]), np.cumsum((~v & r)[order])
+            for look, bound in enumerate(bounds, start=1):
+                n = look * OCR_N // 5
+                z = float(tango_z(gained[n - 1], lost[n - 1], n, -margin))
+                if abs(z) >= bound:
+                    break
+            passed += z >= bound
+            failed += z <= -bound
+            asked += n
+        return passed / runs, failed / runs, 1 - asked / runs / OCR_N
+
+    passed, _, saved = simulate(p)
+    at_margin, _, _ = simulate(spread(p, margin, rng))
+    design = Design(n=OCR_N, sigma2=float((p * (1 - p)).mean()))
+    below = margin + failing_difference(design, margin, alpha=ALPHA, power=0.95)
+    _, failed, saved_bad = simulate(spread(p, below, rng))
+    return [
+        Row(name="five looks: identical vendor passes", measured=passed, asked=">= .95", ok=passed >= 0.95),
+        Row(name="five looks: questions saved, identical vendor", measured=saved, asked=">= .20", ok=saved >= 0.2),
+        Row(name="five looks: vendor at the margin passes", measured=at_margin, asked="<= .06", ok=at_margin <= 0.06),
+        Row(name=f"five looks: vendor {100 * below:.2f} points worse fails", measured=failed, asked=">= .93", ok=failed >= 0.93),
+        Row(name="five looks: questions saved, that vendor", measured=saved_bad, asked="> 0", ok=saved_bad > 0),
+    ]
+
+
+# --- repeats -----------------------------------------------------------------------------------------
+
+
+def repeats(rng: np.random.Generator, runs: int) -> list[Row]:
+    """AIME: 30 questions x 32 samples a side, mean .9; what t, BCa and their outer limits cover."""
+    margin = _margin("aime2025")
+    inside = {"t": 0, "BCa": 0, USED: 0}
+    passed = 0
+    for _ in range(runs):
+        p = bimodal(0.9, 0.05, 30, rng)
+        v, r = rng.binomial(32, p) / 32, rng.binomial(32, p) / 32
+        sums = [ClusterSum(n=1, total=float(d)) for d in v - r]
+        t = clustered_mean(sums).interval(0.9)
+        noise = (v * (1 - v) + r * (1 - r)) / 31
+        cases = [PairedCase(vendor=float(a), reference=float(b), variance=float(e)) for a, b, e in zip(v, r, noise, strict=True)]
+        used = paired_difference(cases, rng, 0.9).interval
+        for name, interval in (("t", t), ("BCa", bca_interval(sums, rng, 0.9, draws=2000)), (USED, used)):
+            inside[name] += interval is not None and interval.low <= 0 <= interval.high
+        passed += used.low > -margin
+    rows = []
+    for name, count in inside.items():
+        rate = count / runs
+        used_row = name.startswith("outer")
+        rows.append(
+            Row(
+                name=f"AIME 30 x 32: nominal 90 % covers 0, {name}",
+                measured=rate,
+                asked=">= .88" if used_row else "",
+                ok=rate >= 0.88 or not used_row,
+            )
+        )
+    rows.append(
+        Row(name=f"AIME: identical vendor passes, margin {100 * margin:g} points", measured=passed / runs, asked=">= .95", ok=passed / runs >= 0.95)
+    )
+    return rows
+
+
+# --- the whole policy --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """A suite of questions with success probabilities; ``draw`` makes one run's score per question and sample."""
+
+    id: str
+    p: Floats
+    samples: int
+    draw: Callable[[Floats, np.random.Generator], Floats]
+    key: str = "score"
+    runs: int = 1
+
+
+def binary(p: Floats, rng: np.random.Generator) -> Floats:
+    """Right or wrong."""
+    return (rng.random(p.shape) < p).astype(np.float64)
+
+
+def graded(p: Floats, rng: np.random.Generator) -> Floats:
+    """Scores of five rubric points, each kept with the question's probability (BEAM)."""
+    return rng.binomial(5, p) / 5
+
+
+def release_suites(rng: np.random.Generator) -> list[Simulated]:
+    """KVV's sizes. E[p(1-p)] = m(1-m)(1-rho): rho .8 where nothing was recorded."""
+    return [
+        Simulated(id="ocrbench", p=ocr_questions(rng), samples=1, draw=binary),
+        Simulated(id="mmmu_pro", p=bimodal(0.82, 0.1476 * 0.2, 1730, rng), samples=1, draw=binary),
+        Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=32, draw=binary),
+        Simulated(id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 2000, rng), samples=1, draw=binary, key="triggered", runs=5),
+        Simulated(id="swebench", p=bimodal(0.65, 0.2275 * 0.2, 500, rng), samples=1, draw=binary),
+        Simulated(id="beam", p=bimodal(0.31, 0.05, 700, rng), samples=1, draw=graded),
+    ]
+
+
+def official(suite: Simulated, rng: np.random.Generator) -> list[ReferenceRun]:
+    runs = []
+    for number in range(suite.runs):
+        scores = suite.draw(np.repeat(suite.p[:, None], suite.samples, axis=1), rng)
+        cases = {f"{suite.id}/{i}": [{suite.key: float(x)} for x in row] for i, row in enumerate(scores)}
+        runs.append(ReferenceRun(name=f"official {number}", model="m", cases=cases))
+    return runs
+
+
+def vendor_run(suite: Simulated, p: Floats, rng: np.random.Generator) -> list[tuple[Case, Verdict]]:
+    scores = suite.draw(np.repeat(p[:, None], suite.samples, axis=1), rng)
+    found = []
+    for i, row in enumerate(scores):
+        name = f"{suite.id}/{i}"
+        case = Case(id=name, suite=suite.id, area=Area.ACCURACY, level=Level.MUST, requirement="", source="", since="1", inputs={})
+        for sample, x in enumerate(row):
+            outcome = Outcome.PASS if x > 0 or suite.key == "triggered" else Outcome.FAIL
+            found.append((case, Verdict(case=name, sample=sample, outcome=outcome, values={suite.key: float(x)})))
+    return found
+
+
+def row_of(suite: Simulated, verdicts: list[tuple[Case, Verdict]]) -> Stat:
+    if suite.key == "triggered":
+        return mean_stat(suite.id, "trigger_f1", verdicts, key="triggered", primary=True)
+    return mean_stats(suite.id, [Metric(metric="accuracy", key=suite.key, primary=True)], verdicts)[0]
+
+
+def judge(policy: Policy, suites: list[Simulated], worse: dict[str, Floats], rng: np.random.Generator) -> tuple[Outcome, dict[str, Outcome]]:
+    """One run of the whole policy; ``worse`` gives a suite other success probabilities than the official endpoint's."""
+    collector = Collector(policy, [SuiteRun(id=s.id, kind=SuiteKind.BENCHMARK) for s in suites], date(2026, 1, 1))
+    stats, references = [], {}
+    for suite in suites:
+        verdicts = vendor_run(suite, worse.get(suite.id, suite.p), rng)
+        for case, verdict in verdicts:
+            collector.add(case, verdict)
+        stats.append(row_of(suite, verdicts))
+        references[suite.id] = official(suite, rng)
+    decision = decide(collector, Evidence(stats=stats, references=references), rng)
+    return decision.outcome, {gate.id.split("/")[0]: gate.decision for gate in decision.gates}
+
+
+def whole(rng: np.random.Generator, runs: int) -> list[Row]:
+    release = load_policy("release")
+    # the contract is not simulated: what the policy requires of it is left out, the margins stay
+    policy = release.model_copy(update={"required": type(release.required)()})
+    suites = release_suites(rng)
+    outcomes = []
+    gates: dict[str, list[Outcome]] = {}
+    for _ in range(runs):
+        outcome, decided = judge(policy, suites, {}, rng)
+        outcomes.append(outcome)
+        for suite, gate in decided.items():
+            gates.setdefault(suite, []).append(gate)
+    passed = sum(o is Outcome.PASS for o in outcomes) / runs
+    failed = sum(o is Outcome.FAIL for o in outcomes) / runs
+    rows = [
+        Row(name=f"release: {s} passes an identical vendor", measured=sum(o is Outcome.PASS for o in g) / runs, asked="", ok=True)
+        for s, g in gates.items()
+    ]
+    rows.append(Row(name="release: whole policy passes an identical vendor", measured=passed, asked=">= .90", ok=passed >= 0.9))
+    rows.append(Row(name="release: whole policy fails an identical vendor", measured=failed, asked="<= .05", ok=failed <= 0.05))
+    broken = {s.id: spread(s.p, 0.06, rng) for s in suites if s.id == "ocrbench"}
+    few = max(10, runs // 4)
+    caught = sum(judge(policy, suites, broken, rng)[0] is Outcome.FAIL for _ in range(few)) / few
+    rows.append(Row(name="release: OCRBench 6 points worse fails the whole policy", measured=caught, asked=">= .95", ok=caught >= 0.95))
+    return rows
+
+
+def _margin(suite: str) -> float:
+    entry = load_policy("release").benchmark_for(suite, "", primary=True)
+    if entry is None:
+        raise RuntimeError(f"release names no margin for {suite}")
+    return entry.margin
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
+    parser.add_argument("--seed", type=int, default=6)
+    arguments = parser.parse_args()
+    scale = 10 if arguments.quick else 1
+    short = False
+    for title, measure, runs in (
+        ("one sample a side", single, 4000),
+        ("early stopping", early, 2000),
+        ("repeats", repeats, 2000),
+        ("whole policy", whole, 300),
+    ):
+        began = time.perf_counter()
+        rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)
+        print(f"\n{title}: {runs // scale} runs, {time.perf_counter() - began:.0f} s")
+        for row in rows:
+            print(f"  {'ok   ' if row.ok else 'SHORT'} {row.measured:7.4f}  {row.asked:<14} {row.name}")
+            short = short or not row.ok
+    return int(short)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

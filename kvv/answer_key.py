@@ -1,0 +1,49 @@
+"""Answer keys for the reference endpoint, from the suites' own data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kvv.answers import KeyEntry
+from kvv.config import ConfigError
+from kvv.data import DataError
+from kvv.data import load as load_data
+from kvv.suite import load_suite, suite_ids
+
+if TYPE_CHECKING:
+    from kvv.reference import Answer
+
+
+def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
+    """Key entries in the reference endpoint's own form; it knows nothing of suites."""
+    from kvv.reference import Answer, Reply
+
+    return tuple(
+        Answer(
+            suite=entry.suite,
+            case=entry.case,
+            prompt=entry.prompt,
+            right=Reply(text=entry.right_text, tool=entry.right_tool),
+            wrong=Reply(text=entry.wrong_text, tool=entry.wrong_tool),
+        )
+        for entry in entries
+    )
+
+
+def keyed_suites(paths: Mapping[str, str]) -> Sequence[KeyEntry]:
+    """The key of every suite that has data: from ``paths[suite]``, else from the shipped fixtures. Raises ConfigError."""
+    for name in paths:
+        if name not in suite_ids():
+            raise ConfigError(f"--data: no suite {name!r}; known: {', '.join(suite_ids())}")
+    entries: list[KeyEntry] = []
+    for name in suite_ids():
+        suite = load_suite(name)
+        if suite.dataset is None:
+            continue
+        path = paths.get(name)
+        try:
+            entries += suite.answer_key(load_data(suite.dataset, path=path, fixture=path is None))
+        except DataError as error:
+            raise ConfigError(f"--data {name}: {error}") from error
+    return entries

@@ -1,0 +1,159 @@
+"""The command line: verbs and their options; what a verb does is in kvv/verbs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from kvv import __version__
+from kvv.config import ConfigError
+from kvv.options import Parser, add_output_options, add_run_options
+
+REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "text")
+EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
+
+Verb = Callable[[argparse.Namespace], int]
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="kvv", description="Tells whether an endpoint that serves an open-weight model serves it correctly.")
+    parser.add_argument("--version", action="version", version=f"kvv {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+
+    run = verbs.add_parser("run", help="the whole job; without --base-url against our own reference endpoint")
+    add_run_options(run)
+    check = verbs.add_parser("check", help="contract suites only: minutes, exact, no data sets")
+    add_run_options(check)
+    plan = verbs.add_parser("plan", help="what a run would ask and cost; sends nothing")
+    add_run_options(plan)
+
+    resume = verbs.add_parser("resume", help="continue a run")
+    _add_run(resume)
+    for name, kind in (("--deadline", float), ("--max-cost", float), ("--max-requests", int), ("--max-tokens-total", int)):
+        resume.add_argument(name, type=kind, help="replaces the run's own bound")
+    resume.add_argument("--base-url", metavar="URL", help="the same endpoint at another address")
+    add_output_options(resume)
+    score = verbs.add_parser("score", help="judge a stored run again, offline, and show what changed")
+    _add_run(score)
+    add_output_options(score)
+
+    report = verbs.add_parser("report", help="views of a stored run")
+    _add_run(report)
+    report.add_argument("--format", default="text", metavar="F[,F...]", help=f"{', '.join(REPORT_FORMATS)} (default: text)")
+    report.add_argument("--to", metavar="DIR", help="write files there instead of printing")
+    add_output_options(report)
+    show = verbs.add_parser("show", help="one case: requirement, request, answer, expected value")
+    show.add_argument("case", metavar="CASE", help="a case id, with #SAMPLE for a repeat")
+    show.add_argument("--run", default="last", metavar="RUN", help="the run's folder or name (default: the newest)")
+    show.add_argument("--export", metavar="DIR", help="write body.json, the raw response, a curl line and an issue text there")
+    add_output_options(show)
+
+    listing = verbs.add_parser("list", help="cases, suites, rules, faults, profiles, policies")
+    listing.add_argument("what", nargs="?", default="suites", choices=("suites", "cases", "rules", "faults", "profiles", "policies"))
+    listing.add_argument("--profile", default="kimi-k3", help="for cases: the profile they are made for")
+    listing.add_argument("--surface", default="vendor")
+    listing.add_argument("--json", dest="json_output", action="store_true")
+    doctor = verbs.add_parser("doctor", help="check this machine and configuration")
+    add_run_options(doctor)
+
+    data = verbs.add_parser("data", help="data sets: pull, verify, where")
+    data.add_argument("action", choices=("pull", "verify", "where"))
+    data.add_argument("suite", nargs="?", metavar="SUITE")
+    data.add_argument("--path", metavar="PATH", help="verify: the copy to check (default: the cached one)")
+    data.add_argument("--into", metavar="DIR", help="pull: write the offline copy there")
+    data.add_argument("--from", dest="mirror", metavar="URL", help="pull: a mirror of the hub")
+    data.add_argument("--revision", metavar="REV", help="pull: another revision than the pinned one")
+
+    serve = verbs.add_parser("serve", help="the reference endpoint")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8000)
+    serve.add_argument("--model", default="kimi-k3")
+    serve.add_argument("--variant", default="kimi-k3", choices=("kimi-k3", "openai", "vllm"))
+    serve.add_argument("--accuracy", type=float, default=1.0, help="share of right answers to keyed prompts")
+    serve.add_argument("--seed", type=int, default=0)
+    serve.add_argument("--ttft-ms", type=float, default=0.0)
+    serve.add_argument("--itl-ms", type=float, default=0.0)
+    serve.add_argument("--fault", action="append", default=[], metavar="ID", help="switch on a fault of the catalogue (see `kvv list faults`)")
+    serve.add_argument("--data", action="append", default=[], metavar="SUITE=PATH", help="answer key from this data instead of the shipped fixtures")
+    serve.add_argument("--api-key-env", metavar="NAME", help="ask for the key in this environment variable")
+
+    imported = verbs.add_parser("import", help="recorded results of another tool become a run, re-scored under our rules")
+    imported.add_argument("tool", choices=("k2vv",))
+    imported.add_argument("file", metavar="FILE")
+    imported.add_argument("--requests", metavar="FILE", required=True, help="the requests that were asked, JSONL")
+    imported.add_argument("--model", help="the model's name, where the results do not say it")
+    imported.add_argument("--profile")
+    imported.add_argument("--surface")
+    imported.add_argument("--policy")
+    imported.add_argument("--reference", action="append", metavar="FILE")
+    imported.add_argument("--as-reference", metavar="FILE")
+    imported.add_argument("--seed", type=int)
+    add_output_options(imported)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run's folder, its name under --out, or `last`")
+
+
+def _verb(name: str) -> Verb:
+    """Each verb's module is imported only when it is used: `kvv --help` must be quick."""
+    match name:
+        case "run" | "check" | "resume":
+            from kvv.verbs import run
+
+            chosen: Verb = {"run": run.run, "check": run.check, "resume": run.resume}[name]
+        case "plan" | "doctor":
+            from kvv.verbs import plan
+
+            chosen = {"plan": plan.plan, "doctor": plan.doctor}[name]
+        case "report" | "score" | "show":
+            from kvv.verbs import stored
+
+            chosen = {"report": stored.report, "score": stored.score, "show": stored.show}[name]
+        case "import":
+            from kvv.verbs import imports
+
+            chosen = imports.import_results
+        case _:
+            from kvv.verbs import catalogue
+
+            chosen = {"list": catalogue.list_things, "data": catalogue.data, "serve": catalogue.serve}[name]
+    return chosen
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 pass, 1 a gate failed, 2 usage, 3 inconclusive, 4 harness error, 5 budget, 130 interrupted."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return _verb(arguments.verb)(arguments)
+    except ConfigError as error:
+        print(f"kvv {arguments.verb}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output went away (`kvv list cases | head`): nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
+        text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
+        print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
+        return EXIT_HARNESS
+
+
+def _without_secrets(text: str, arguments: argparse.Namespace) -> str:
+    """Our own error text, without the keys that this command line names."""
+    from kvv.redact import Redactor
+
+    named = [getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env")]
+    headers = [pair.partition("=")[2] for pair in getattr(arguments, "header_env", None) or []]
+    names = [*(name for name in named if name), *headers, "KVV_API_KEY", "KVV_JUDGE_API_KEY"]
+    return Redactor([os.environ.get(name) for name in names]).text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Contract suites: a case file expanded over thinking and stream modes, and the steps that reach one verdict per case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from kvv.casefile import Names, load_case_file
+from kvv.contract.expand import claimed, expand, plain_case, thinking_off
+from kvv.contract.rates import Tally
+from kvv.contract.steps import COMMON, Toolbox, contract_step
+from kvv.model import Case, History, Stat, Step, Verdict
+from kvv.suite import Context, Suite, SuiteKind
+
+__all__ = ["COMMON", "ContractSuite", "Tally", "Toolbox", "claimed", "contract_step", "names_of", "plain_case", "thinking_off"]
+
+
+class ContractSuite(Suite):
+    """A suite whose cases come from its ``cases.toml``. ``toolbox`` is what that file may name beside the common functions."""
+
+    kind: ClassVar[SuiteKind] = SuiteKind.CONTRACT
+    toolbox: ClassVar[Toolbox] = COMMON
+
+    def cases(self, context: Context) -> Sequence[Case]:
+        return list(expand(self.id, load_case_file(self.id, names_of(self.toolbox)), context))
+
+    def step(self, case: Case, history: History) -> Step:
+        return contract_step(case, history, self.version, self.toolbox)
+
+    def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
+        return []
+
+
+def names_of(toolbox: Toolbox) -> Names:
+    return Names(checks=frozenset(toolbox.checks), comparisons=frozenset(toolbox.comparisons), directives=frozenset(toolbox.builders))

@@ -1,0 +1,79 @@
+"""Data sets: the hub at a pinned content, local files, offline copies, and the small fixtures that ship.
+
+The only room that imports ``datasets`` and pandas readers, both lazily. Whatever is wrong with data is a ``DataError`` of one line.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from kvv.data.copies import Place, Report, cache_folder, check_content, copy_folder, pull, read_manifest, verify, where
+from kvv.data.local import read_path
+from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec, names
+from kvv.suite import Dataset
+
+__all__ = [
+    "DataError",
+    "DatasetSpec",
+    "Place",
+    "Report",
+    "cache_folder",
+    "canonical_sha256",
+    "copy_folder",
+    "load",
+    "load_spec",
+    "names",
+    "pull",
+    "verify",
+    "where",
+]
+
+
+def load(name: str, *, path: str | Path | None = None, fixture: bool = False, offline: bool = False) -> Dataset:
+    """The rows of the data set ``name``, checked against its columns.
+
+    From ``path`` (any content with the right columns), or the shipped fixture, both without network; else from the copy in the cache,
+    else from the hub, and then the content must be the pinned one. ``offline`` (or HF_HUB_OFFLINE) keeps the hub client off the network.
+    """
+    spec = load_spec(name)
+    if path is not None:
+        return _from_path(Path(path).expanduser(), spec)
+    if fixture:
+        return _from_fixture(spec)
+    copy = copy_folder(name)
+    if manifest := read_manifest(copy):
+        rows = read_path(copy, spec)
+        check_rows(rows, spec, str(copy))
+        digest = check_content(rows, spec, str(copy))
+        return Dataset(rows=rows, origin=f"{spec.repo} (copy in {copy})", revision=str(manifest.get("commit") or spec.revision), sha256=digest)
+    return _from_hub(name, spec, offline=offline)
+
+
+def _from_path(path: Path, spec: DatasetSpec) -> Dataset:
+    rows = read_path(path, spec)
+    check_rows(rows, spec, str(path))
+    digest = canonical_sha256(rows, spec.columns)
+    known = bool(spec.sha256) and digest == spec.sha256
+    return Dataset(rows=rows, origin=str(path), revision="as pinned" if known else f"local sha256:{digest[:12]}", sha256=digest)
+
+
+def _from_fixture(spec: DatasetSpec) -> Dataset:
+    with as_file(files("kvv.fixtures").joinpath(spec.fixture)) as path:
+        rows = read_path(path, spec)
+    check_rows(rows, spec, f"fixtures/{spec.fixture}")
+    digest = canonical_sha256(rows, spec.columns)
+    return Dataset(rows=rows, origin="fixture", revision=f"fixture sha256:{digest[:12]}", sha256=digest, fixture=True)
+
+
+def _from_hub(name: str, spec: DatasetSpec, *, offline: bool) -> Dataset:
+    if not spec.repo:
+        raise DataError(f"{name} is on no hub: {spec.note or spec.source}; then use --data {name}=PATH")
+    from kvv.data.hub import read_hub
+
+    offline = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    rows, commit = read_hub(spec, revision=spec.revision, offline=offline)
+    where = f"{spec.repo}@{commit}"
+    check_rows(rows, spec, where)
+    return Dataset(rows=rows, origin=where, revision=commit, sha256=check_content(rows, spec, where))

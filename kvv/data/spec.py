@@ -1,0 +1,125 @@
+"""What a data set promises: ``suites/<name>/dataset.toml``, and the check of rows against it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+#: ``image`` is a mapping with ``bytes`` (as served, undecoded) and ``path``; a trailing ``?`` allows null and absence
+ColumnType = Literal["string", "integer", "number", "boolean", "list", "object", "image", "any"]
+
+_PYTHON: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "list": (list,),
+    "object": (dict,),
+    "image": (dict,),
+}
+
+
+class DataError(ValueError):
+    """Data that is missing, unreadable or not what it should be; the message is one line that names file and row."""
+
+
+class DatasetSpec(BaseModel):
+    """One ``dataset.toml``.
+
+    ``repo`` is the hub's id, empty where no hub has the set; ``files`` are the patterns ``kvv data pull`` fetches; ``sha256`` is over the
+    canonical rows and pins the content whatever ``revision`` says; ``key`` is the column whose values must be unique;
+    ``fixture`` lies under ``fixtures/``; ``note`` tells how to get a set that no hub has.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str
+    repo: str = ""
+    revision: str = "main"
+    config: str | None = None
+    split: str = "test"
+    files: tuple[str, ...] = ("*.parquet", "*.jsonl", "*.json", "*.csv", "README.md")
+    rows: int | None = None
+    sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    key: str | None = None
+    licence: str
+    source: str
+    fixture: str
+    note: str = ""
+    columns: Mapping[str, str]
+
+
+def names() -> list[str]:
+    """Suites that ship a ``dataset.toml``, sorted."""
+    return sorted(entry.name for entry in files("kvv.suites").iterdir() if entry.is_dir() and entry.joinpath("dataset.toml").is_file())
+
+
+def load_spec(name: str) -> DatasetSpec:
+    """The data set ``name``; DataError for an unknown one."""
+    if name not in names():
+        raise DataError(f"no data set {name!r}; known: {', '.join(names())}")
+    text = files("kvv.suites").joinpath(name, "dataset.toml").read_text("utf-8")
+    try:
+        return DatasetSpec.model_validate(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise DataError(f"suites/{name}/dataset.toml: {one_line(error)}") from error
+
+
+def check_rows(rows: Sequence[Mapping[str, Any]], spec: DatasetSpec, where: str) -> None:
+    """DataError at the first row that lacks a column, has a value of another type, or repeats a key."""
+    if not rows:
+        raise DataError(f"{where}: holds no row")
+    seen: dict[Any, int] = {}
+    for number, row in enumerate(rows, 1):
+        for column, kind in spec.columns.items():
+            _check_value(row, column, kind, f"{where}: row {number}")
+        if spec.key is not None:
+            first = seen.setdefault(row[spec.key], number)
+            if first != number:
+                raise DataError(f"{where}: row {number}: {spec.key} {row[spec.key]!r:.60} stands already in row {first}")
+
+
+def _check_value(row: Mapping[str, Any], column: str, kind: str, where: str) -> None:
+    optional, kind = kind.endswith("?"), kind.removesuffix("?")
+    if column not in row:
+        if optional:
+            return
+        raise DataError(f"{where}: column {column!r} is missing; there are {', '.join(map(repr, list(row)[:12]))[:300]}")
+    value = row[column]
+    if (value is None and optional) or kind == "any":
+        return
+    right = isinstance(value, _PYTHON[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    if not right:
+        raise DataError(f"{where}: column {column!r} should be {kind}, is {type(value).__name__} {value!r:.60}")
+
+
+def canonical_sha256(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> str:
+    """Hex digest over the declared columns: each row as JSON (sorted keys, no spaces, UTF-8) and a newline, in order.
+
+    Bytes count by their own digest, so that it does not matter in which container the rows came.
+    """
+    digest = hashlib.sha256()
+    order = sorted(columns)
+    for row in rows:
+        kept = {column: row[column] for column in order if row.get(column) is not None}
+        line = json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=_bytes_digest)
+        digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def _bytes_digest(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"sha256:{hashlib.sha256(value).hexdigest()}"
+    return str(value)
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """An exception as one line: its type where the text does not speak for itself."""
+    text = " ".join(str(error).split())[:limit]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,103 @@
+"""Where a role's requests go and what they carry: base URL, credentials, proxy. Opens no connection."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from kvv.model import Role
+
+
+class EndpointError(ValueError):
+    """A base URL, key or header that no request can be made with; the message is one line and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where one role's requests go. ``key`` is sent as a bearer token; ``headers`` are laid over everything else."""
+
+    role: Role
+    base_url: str
+    key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def base_url(endpoint: Endpoint) -> SplitResult:
+    """The parsed base URL without userinfo, its path without a final slash. Raises EndpointError."""
+    try:
+        parts = urlsplit(endpoint.base_url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise EndpointError(f"{endpoint.role} base URL: not a URL") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise EndpointError(f"{endpoint.role} base URL: must begin with http:// or https:// and name a host")
+    literal = f"[{host}]" if ":" in host else host
+    return parts._replace(netloc=literal if port is None else f"{literal}:{port}", path=parts.path.rstrip("/"), fragment="")
+
+
+def headers(endpoint: Endpoint) -> dict[str, str]:
+    """Userinfo of the URL is a basic credential; a key goes over it, and the endpoint's own headers over both."""
+    sent = {"accept": "application/json", "accept-encoding": "gzip, deflate", "content-type": "application/json", "user-agent": "kvv"}
+    parts = urlsplit(endpoint.base_url.strip())
+    if parts.username is not None:
+        credential = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        sent["authorization"] = "Basic " + base64.b64encode(credential.encode()).decode()
+    if endpoint.key:
+        sent["authorization"] = f"Bearer {endpoint.key.strip()}"
+    sent |= {name.lower(): value for name, value in endpoint.headers.items()}
+    for name, value in sent.items():
+        if not (value.isprintable() and value.isascii() and name.isascii() and name.isprintable() and name.strip(": ") == name):
+            raise EndpointError(f"{endpoint.role} header {name!r}: no such name or value can be sent")
+    return sent
+
+
+def secrets(endpoint: Endpoint, proxy: str | None) -> list[str | None]:
+    """Everything in an endpoint and its proxy that must not come out again."""
+    found = [endpoint.key]
+    for url in (endpoint.base_url, proxy or ""):
+        password = urlsplit(url).password
+        found += [password, unquote(password or "")]
+    sensitive = ("auth", "key", "token", "secret", "cookie")
+    return found + [value.rpartition(" ")[2] for name, value in endpoint.headers.items() if any(word in name.lower() for word in sensitive)]
+
+
+def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
+    """The environment's proxy for a URL: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, in either case, unless NO_PROXY names the host.
+
+    Never for loopback, where no proxy could reach our own reference endpoint.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    proxy = _variable(environ, f"{parts.scheme}_proxy") or _variable(environ, "all_proxy")
+    exempt = _variable(environ, "no_proxy").replace(",", " ").split()
+    if not proxy or _is_loopback(host) or any(_names(entry, host, parts.port) for entry in exempt):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    """The lower-case variable goes first, as in curl."""
+    return environ.get(name) or environ.get(name.upper()) or ""
+
+
+def _names(entry: str, host: str, port: int | None) -> bool:
+    """Whether an entry of NO_PROXY means this host: ``*``, a name and all below it, an address, a network; with a port, that port only."""
+    entry = entry.lower()
+    if entry == "*":
+        return True
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        name, _, only = entry.rpartition(":") if entry.count(":") == 1 else (entry, "", "")
+        name = name.lstrip("*.")
+        return bool(name) and (not only or only == str(port)) and (host == name or host.endswith(f".{name}"))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

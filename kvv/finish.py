@@ -1,0 +1,90 @@
+"""The end of a run: gates, reports, the terminal's verdict, the exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kvv.config import ConfigError, RunConfig
+from kvv.job import Job
+from kvv.record import now, recorded_suites
+from kvv.references import Header, write_reference
+from kvv.report import csv, github, html, junit, leaderboard, markdown, text
+from kvv.report import json as report_json
+from kvv.report.view import RunView
+from kvv.run import Ending
+from kvv.runview import PlannedVerdicts, build_view
+from kvv.store import Store
+from kvv.suite import SuiteKind
+
+#: file name -> renderer: what every run folder holds
+FILES = {
+    "report.json": report_json.render,
+    "junit.xml": junit.render,
+    "report.md": markdown.render,
+    "report.html": html.render,
+    "leaderboard.json": leaderboard.render,
+}
+#: format name -> (file name, renderer): what `kvv report --format` knows
+FORMATS = {
+    "json": ("report.json", report_json.render),
+    "junit": ("junit.xml", junit.render),
+    "md": ("report.md", markdown.render),
+    "html": ("report.html", html.render),
+    "github": ("github.md", github.render),
+    "csv": ("report.csv", csv.render),
+    "leaderboard": ("leaderboard.json", leaderboard.render),
+    "text": ("report.txt", text.render),
+}
+
+
+def finish(job: Job, store: Store, folder: Path, ending: Ending) -> int:
+    """Store the end, write the reports, print the verdict; the run's exit code."""
+    record_ending(store, ending)
+    return write_reports(job.config, store, folder)
+
+
+def record_ending(store: Store, ending: Ending) -> None:
+    store.set_meta("finished", now())
+    store.set_meta("stop", {"reason": ending.stop.reason, "sentence": ending.stop.sentence} if ending.stop else None)
+    store.set_meta("blocked", ending.blocked)
+    store.set_meta("configuration", ending.configuration)
+    store.flush()
+
+
+def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
+    view = build_view(store)
+    for name, render in FILES.items():
+        (folder / name).write_text(render(view), "utf-8", newline="\n")
+    if config.as_reference:
+        write_as_reference(Path(config.as_reference), store, view)
+    say(config, view, folder)
+    return view.run.exit_code
+
+
+def say(config: RunConfig, view: RunView, folder: Path) -> None:
+    """The verdict on standard output, or report.json there under --json."""
+    if config.json_output:
+        sys.stdout.write(report_json.render(view))
+        return
+    block = text.render(view)
+    sys.stdout.write(block.split("\n", 1)[0] + "\n" if config.quiet else block)
+    sys.stdout.write(f"{'' if config.quiet else chr(10)}{text.plain(str(folder))}\n")
+    sys.stdout.flush()
+
+
+def write_as_reference(path: Path, store: Store, view: RunView) -> None:
+    """Per-case results of the run's benchmarks, for `--reference`."""
+    meta = store.meta()
+    pairs = (
+        pair
+        for recorded in recorded_suites(meta)
+        if recorded.suite.kind is SuiteKind.BENCHMARK
+        for pair in PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
+    )
+    digests = {entry["id"]: entry["dataset"]["sha256"] for entry in meta["suites"] if entry["dataset"]}
+    header = Header(model=meta["model"], run_id=view.run.run_id, created=view.run.finished, source=meta["base_url"], data_sha256=digests)
+    try:
+        write_reference(path, header, pairs)
+    except OSError as error:
+        raise ConfigError(f"--as-reference: cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,36 @@
+"""Policy -> decision. Feed a ``Collector`` every verdict, then ``decide``.
+
+collector = Collector(policy, suites, today)
+for case, verdict in verdicts:
+    collector.add(case, verdict)
+decision = decide(collector, Evidence(stats=..., findings=group_findings(...), references=...), np.random.default_rng(seed))
+code = exit_code(decision.outcome, interrupted=..., budget=...)
+"""
+
+from __future__ import annotations
+
+from kvv.gate.decide import Decision, WaiverState, aggregate, coverage_sentence, decide, exit_code
+from kvv.gate.forecast import Forecast, GateForecast, forecast
+from kvv.gate.inputs import Collector, Evidence, FindingExample, FindingGroup, Look, SuiteRun, group_findings
+from kvv.gate.latency import Answer, LatencyTally
+
+__all__ = [
+    "Answer",
+    "Collector",
+    "Decision",
+    "Evidence",
+    "FindingExample",
+    "FindingGroup",
+    "Forecast",
+    "GateForecast",
+    "LatencyTally",
+    "Look",
+    "SuiteRun",
+    "WaiverState",
+    "aggregate",
+    "coverage_sentence",
+    "decide",
+    "exit_code",
+    "forecast",
+    "group_findings",
+]

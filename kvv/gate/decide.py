@@ -1,0 +1,278 @@
+"""From verdicts, findings, rows and a policy to gates, areas, one outcome and one sentence (DESIGN section 3, Aggregation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kvv.gate.benchmark import judge_row
+from kvv.gate.inputs import EXAMPLES, AreaTally, Collector, Evidence, FindingGroup, SuiteRun
+from kvv.gate.latency import LatencyTally
+from kvv.model import Area, Gate, Level, Outcome, Stat
+from kvv.suite import SuiteKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiverState:
+    """``state``: used, unneeded (its subjects ran and did not fail), not-seen (nothing ran that it names), expired."""
+
+    case: str
+    reason: str
+    owner: str
+    issue: str
+    expires: str
+    state: str
+    subjects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """``coverage`` is what the verdict covers ("4 of 6 suites, skipped: ..."); ``headline`` the first line of every report.
+
+    ``contract`` and ``quality`` are the outcomes of the two halves, SKIP where a half was not there or only reported.
+    ``findings`` are those given, at the level at which they count under the policy. ``why`` lists what kept a pass away, the worst first.
+    """
+
+    outcome: Outcome
+    contract: Outcome
+    quality: Outcome
+    gates: tuple[Gate, ...]
+    stats: tuple[Stat, ...]
+    areas: Mapping[str, Outcome]
+    findings: tuple[FindingGroup, ...]
+    coverage: str
+    headline: str
+    why: tuple[str, ...]
+    waivers: tuple[WaiverState, ...]
+
+
+def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
+    """Any FAIL -> fail; else any ERROR -> error; else any INCONCLUSIVE -> inconclusive; else any PASS -> pass; else nothing ran: SKIP."""
+    found = set(outcomes)
+    for outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS):
+        if outcome in found:
+            return outcome
+    return Outcome.SKIP
+
+
+def exit_code(outcome: Outcome, *, usage: bool = False, interrupted: bool = False, budget: bool = False) -> int:
+    """The first that applies of 2 (usage), 130 (interrupted), 1 (a gate failed), 4 (our error), 5 (budget or deadline), 3 (inconclusive), 0."""
+    if usage:
+        return 2
+    if interrupted:
+        return 130
+    if outcome is Outcome.FAIL:
+        return 1
+    if outcome is Outcome.ERROR:
+        return 4
+    if budget:
+        return 5
+    return 0 if outcome is Outcome.PASS else 3
+
+
+def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *, latency: LatencyTally | None = None) -> Decision:
+    """Everything after the last verdict. Deterministic for a given ``rng`` state."""
+    findings = [replace(f, level=collector.policy.level(f.rule, f.level)) for f in evidence.findings]
+    contract = _contract_gates(collector, findings)
+    rows, quality = _quality_gates(collector, evidence, rng)
+    service = [_waive(gate, collector) for gate in (latency.gates() if latency else [])]
+    gates = [*contract, *quality, *service]
+    missing = _required(collector, gates)
+    areas = {area.value: aggregate(g.decision for g in gates if g.area is area) for area in Area}
+    outcome = aggregate([*(g.decision for g in gates), *(Outcome.INCONCLUSIVE for _ in missing)])
+    if outcome is Outcome.SKIP:
+        outcome = Outcome.INCONCLUSIVE
+        missing = ["nothing-decided: nothing ran that a gate decides"]
+    coverage = coverage_sentence(collector.suites)
+    return Decision(
+        outcome=outcome,
+        contract=aggregate(g.decision for g in [*contract, *service]),
+        quality=aggregate(g.decision for g in quality),
+        gates=tuple(gates),
+        stats=tuple(rows),
+        areas=areas,
+        findings=tuple(findings),
+        coverage=coverage,
+        headline=_headline(outcome, coverage, contract, quality, rows, collector),
+        why=_why(gates, missing),
+        waivers=waiver_states(collector),
+    )
+
+
+# --- contract ----------------------------------------------------------------------------------------
+
+
+def _contract_gates(collector: Collector, findings: Sequence[FindingGroup]) -> list[Gate]:
+    """One gate per area that has contract cases or findings, in the order of the vocabulary."""
+    gates = []
+    for area in Area:
+        tally = collector.areas.get(area)
+        mine = [f for f in findings if f.area is area]
+        if tally is None and not mine:
+            continue
+        kept = [f for f in mine if not collector.waived(f.rule, failed=f.level is Level.MUST or collector.policy.strict)]
+        gate = _contract_gate(area, tally or AreaTally(), kept, collector.policy.strict)
+        if gate is not None:
+            gates.append(_waive(gate, collector))
+    return gates
+
+
+def _contract_gate(area: Area, tally: AreaTally, findings: Sequence[FindingGroup], strict: bool) -> Gate | None:
+    binding = (Level.MUST, Level.SHOULD) if strict else (Level.MUST,)
+    counted = (Level.MUST, Level.SHOULD)
+    broken = [f for f in findings if f.level in binding]
+    counts = {
+        Outcome.FAIL: tally.count(Outcome.FAIL, *binding) + len(broken),
+        Outcome.ERROR: tally.count(Outcome.ERROR),
+        Outcome.INCONCLUSIVE: tally.count(Outcome.INCONCLUSIVE, *counted),
+        # a failure that does not bind is an answer all the same: the case ran
+        Outcome.PASS: tally.count(Outcome.PASS) + tally.count(Outcome.FAIL, *(level for level in Level if level not in binding)),
+    }
+    decision = aggregate(outcome for outcome, n in counts.items() if n)
+    if decision is Outcome.SKIP and not tally.counts:
+        # only findings that do not bind, in an area without cases: shown among the findings, no gate
+        return None
+    n = sum(n for (_, outcome), n in tally.counts.items() if outcome is not Outcome.SKIP)
+    parts = []
+    failing = tally.count(Outcome.FAIL, *binding)
+    if failing:
+        parts.append(f"{failing} of {n} cases failed ({_some(tally.names(Outcome.FAIL, *binding), failing)})")
+    if broken:
+        parts.append(f"rules broken: {_some([f'{f.rule} x{f.count}' for f in broken], len(broken))}")
+    for outcome, word in ((Outcome.ERROR, "could not be judged"), (Outcome.INCONCLUSIVE, "inconclusive")):
+        if counts[outcome]:
+            parts.append(f"{counts[outcome]} of {n} {word} ({_some(tally.names(outcome), counts[outcome])})")
+    should = 0 if strict else tally.count(Outcome.FAIL, Level.SHOULD)
+    if should:
+        parts.append(f"{should} should-level failed (shown only)")
+    if tally.waived:
+        parts.append(f"{tally.waived} waived")
+    code = {Outcome.FAIL: "contract-broken", Outcome.ERROR: "harness-error", Outcome.INCONCLUSIVE: "not-concluded", Outcome.PASS: "contract-kept"}
+    text = "; ".join(parts) or f"{counts[Outcome.PASS]} cases passed"
+    reason = (
+        f"{code.get(decision, 'not-run')}: {text if decision is not Outcome.SKIP else 'no case of this area ran' + (f'; {text}' if parts else '')}"
+    )
+    level = Level.MUST if any(level is Level.MUST for level, _ in tally.counts) or broken else Level.SHOULD
+    return Gate(id=f"contract/{area.value}", area=area, level=level, decision=decision, reason=reason, method="every case")
+
+
+def _some(names: Sequence[str], total: int) -> str:
+    shown = list(names[:EXAMPLES])
+    return ", ".join(shown) + (", ..." if total > len(shown) else "")
+
+
+# --- quality -----------------------------------------------------------------------------------------
+
+
+def _quality_gates(collector: Collector, evidence: Evidence, rng: np.random.Generator) -> tuple[list[Stat], list[Gate]]:
+    rows, gates = [], []
+    benchmarks = {s.id for s in collector.suites if s.kind is SuiteKind.BENCHMARK}
+    for stat in evidence.stats:
+        if stat.suite not in benchmarks:
+            rows.append(stat)
+            continue
+        row, gate = judge_row(stat, collector, evidence, rng)
+        rows.append(row)
+        if gate is not None:
+            gates.append(_waive(gate, collector))
+    return rows, gates
+
+
+def _waive(gate: Gate, collector: Collector) -> Gate:
+    """A waived gate is shown with its failure and decides nothing."""
+    if not collector.waived(gate.id, failed=gate.decision is Outcome.FAIL):
+        return gate
+    return replace(gate, decision=Outcome.SKIP, reason=f"waived: {gate.reason}")
+
+
+# --- what the policy requires ------------------------------------------------------------------------
+
+
+def _required(collector: Collector, gates: Sequence[Gate]) -> list[str]:
+    required = collector.policy.required
+    ran = {s.id for s in collector.suites if not s.skipped}
+    why = {s.id: s.skipped for s in collector.suites if s.skipped}
+    missing = [f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})" for suite in required.suites if suite not in ran]
+    decided = {g.area for g in gates if g.decision is not Outcome.SKIP}
+    missing += [f"required-area-missing: {area.value}" for area in required.areas if area not in decided]
+    gated = {g.id.split("/", 1)[0] for g in gates if g.decision is not Outcome.SKIP or g.reason.startswith("waived:")}
+    missing += [f"required-gate-missing: {suite} was reported, not gated" for suite in required.gated if suite in ran and suite not in gated]
+    missing += [
+        f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})" for suite in required.gated if suite not in ran | {*required.suites}
+    ]
+    return missing
+
+
+# --- sentences ---------------------------------------------------------------------------------------
+
+
+def coverage_sentence(suites: Sequence[SuiteRun]) -> str:
+    """``4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)``."""
+    ran = [s for s in suites if not s.skipped]
+    skipped = [f"{s.id} ({s.skipped})" for s in suites if s.skipped]
+    text = f"{len(ran)} of {len(suites)} suite{'' if len(suites) == 1 else 's'}"
+    return text + (f", skipped: {', '.join(skipped)}" if skipped else "")
+
+
+def _headline(outcome: Outcome, coverage: str, contract: Sequence[Gate], quality: Sequence[Gate], rows: Sequence[Stat], collector: Collector) -> str:
+    parts = [f"{outcome.value.upper()}, {coverage}"]
+    halves = []
+    if contract:
+        halves.append(f"contract {_word(aggregate(g.decision for g in contract))}")
+    gated = [g for g in quality if g.decision is not Outcome.SKIP]
+    if gated:
+        degraded = " (degraded)" if any(g.degraded for g in gated) else ""
+        halves.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
+    loose = list(dict.fromkeys(g.id.split("/", 1)[0] for g in quality if g.decision is Outcome.SKIP and not g.reason.startswith("waived:")))
+    if loose:
+        halves.append(f"reported, not gated: {', '.join(loose)} (gate with --reference FILE)")
+    parts += [", ".join(halves)] if halves else []
+    parts += [
+        f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > collector.policy.truncated_notice
+    ]
+    fixtures = [s.id for s in collector.suites if s.fixture and not s.skipped and s.kind is SuiteKind.BENCHMARK]
+    if fixtures:
+        parts.append(f"fixture data: {', '.join(fixtures)}")
+    return "; ".join(parts)
+
+
+def _truncated(rows: Sequence[Stat]) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for row in rows:
+        if row.n_planned:
+            shares[row.suite] = max(shares.get(row.suite, 0.0), row.n_truncated / row.n_planned)
+    return shares
+
+
+def _word(outcome: Outcome) -> str:
+    return {Outcome.SKIP: "not run"}.get(outcome, outcome.value)
+
+
+def _why(gates: Sequence[Gate], missing: Sequence[str]) -> tuple[str, ...]:
+    found = [f"{g.id}: {g.reason}" for outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE) for g in gates if g.decision is outcome]
+    return (*found, *missing)
+
+
+def waiver_states(collector: Collector) -> tuple[WaiverState, ...]:
+    states = []
+    for waiver, use in zip(collector.policy.waiver, collector.waivers, strict=True):
+        if collector.today > waiver.expires:
+            state = "expired"
+        elif use.failed:
+            state = "used"
+        else:
+            state = "unneeded" if use.seen else "not-seen"
+        states.append(
+            WaiverState(
+                case=waiver.case,
+                reason=waiver.reason,
+                owner=waiver.owner,
+                issue=waiver.issue,
+                expires=waiver.expires.isoformat(),
+                state=state,
+                subjects=tuple(use.failed),
+            )
+        )
+    return tuple(states)

@@ -1,0 +1,236 @@
+"""What a decision is made from. ``Collector`` is fed every verdict once and keeps memory in the number of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from kvv.model import Area, Case, Finding, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.policy import Policy
+from kvv.suite import ReferenceRun, SuiteKind
+
+#: examples kept per finding group and ids named per gate
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteRun:
+    """One selected suite. ``skipped`` is the reason it did not run ("no judge"), "" where it did; ``fixture``: on shipped data."""
+
+    id: str
+    kind: SuiteKind
+    title: str = ""
+    skipped: str = ""
+    fixture: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingExample:
+    """Where a rule objected: the exchange's identity key, the frame's number (None: the whole answer), an excerpt."""
+
+    exchange: str
+    frame: int | None = None
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingGroup:
+    """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, the first few as examples."""
+
+    rule: str
+    area: Area
+    level: Level
+    kind: FindingKind
+    count: int
+    exchanges: int
+    message: str
+    examples: tuple[FindingExample, ...] = ()
+    causes: tuple[str, ...] = ()
+
+
+def group_findings(found: Iterable[tuple[str, Finding]]) -> list[FindingGroup]:
+    """Group (exchange key, finding) pairs by rule, area and level, in order of first appearance; a group keeps its first message.
+
+    Memory is in the number of rules: exchanges are counted where the key changes, so feed them exchange by exchange.
+    """
+    groups: dict[tuple[str, Area, Level], FindingGroup] = {}
+    last: dict[tuple[str, Area, Level], str] = {}
+    for exchange, finding in found:
+        key = (finding.rule, finding.area, finding.level)
+        group = groups.get(key) or FindingGroup(
+            rule=finding.rule, area=finding.area, level=finding.level, kind=finding.kind, count=0, exchanges=0, message=finding.message[:1000]
+        )
+        example = FindingExample(exchange=exchange, frame=finding.frame, excerpt=finding.excerpt[:400])
+        groups[key] = replace(
+            group,
+            count=group.count + 1,
+            exchanges=group.exchanges + (last.get(key) != exchange),
+            examples=(*group.examples, example) if len(group.examples) < EXAMPLES else group.examples,
+            causes=group.causes + tuple(cause for cause in finding.causes if cause not in group.causes),
+        )
+        last[key] = exchange
+    return list(groups.values())
+
+
+@dataclass(slots=True)
+class CaseScore:
+    """One value of one case: ``n`` concluded samples with sum ``total`` and sum of squares ``squares``; ``open`` samples are not concluded."""
+
+    cluster: str = ""
+    n: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    open: int = 0
+    binary: bool = True
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.n
+
+    @property
+    def variance(self) -> float:
+        """Of the mean, estimated from repeats: s^2/n; 0 with fewer than two samples."""
+        return max(0.0, self.squares - self.total**2 / self.n) / (self.n - 1) / self.n if self.n > 1 else 0.0
+
+    @property
+    def worst(self) -> float:
+        return self.total / (self.n + self.open)
+
+    @property
+    def best(self) -> float:
+        return (self.total + self.open) / (self.n + self.open)
+
+
+@dataclass(slots=True)
+class AreaTally:
+    """Contract cases of one area by level and outcome; a few ids of each kind that is not a pass."""
+
+    counts: dict[tuple[Level, Outcome], int] = field(default_factory=dict)
+    examples: dict[tuple[Level, Outcome], list[str]] = field(default_factory=dict)
+    waived: int = 0
+
+    def add(self, case: Case, level: Level, outcome: Outcome) -> None:
+        key = (level, outcome)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        if outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
+            kept = self.examples.setdefault(key, [])
+            if len(kept) < EXAMPLES and case.id not in kept:
+                kept.append(case.id)
+
+    def count(self, outcome: Outcome, *levels: Level) -> int:
+        return sum(n for (level, what), n in self.counts.items() if what is outcome and (not levels or level in levels))
+
+    def names(self, outcome: Outcome, *levels: Level) -> list[str]:
+        return [i for (level, what), ids in self.examples.items() if what is outcome and (not levels or level in levels) for i in ids][:EXAMPLES]
+
+
+@dataclass(slots=True)
+class WaiverUse:
+    failed: list[str] = field(default_factory=list)
+    seen: bool = False
+
+
+class Collector:
+    """Takes every (case, verdict) of a run, once, in any order. ``today`` decides which waivers still hold."""
+
+    def __init__(self, policy: Policy, suites: Sequence[SuiteRun], today: date) -> None:
+        self.policy = policy
+        self.suites = tuple(suites)
+        self.today = today
+        self.areas: dict[Area, AreaTally] = {}
+        #: suite -> value name -> case id -> score
+        self.scores: dict[str, dict[str, dict[str, CaseScore]]] = {}
+        #: suite -> value name -> (case id, sample) -> yes or no, for the values that an F1 gate names
+        self.decisions: dict[str, dict[str, dict[tuple[str, int], bool]]] = {}
+        self.errors: dict[str, int] = {}
+        self.benchmark_area: dict[str, Area] = {}
+        self.waivers = [WaiverUse() for _ in policy.waiver]
+        self._benchmarks = {suite.id for suite in suites if suite.kind is SuiteKind.BENCHMARK}
+        self._f1_keys = {b.suite: b.key or b.metric for b in policy.benchmark if b.method == "f1"}
+        self._all: dict[str, dict[str, CaseScore]] = {}
+
+    def add(self, case: Case, verdict: Verdict) -> None:
+        if case.suite in self._benchmarks:
+            self._add_benchmark(case, verdict)
+            return
+        outcome = verdict.outcome
+        tally = self.areas.setdefault(case.area, AreaTally())
+        if self.waived(case.id, failed=outcome is Outcome.FAIL):
+            tally.waived += 1
+            outcome = Outcome.SKIP
+        tally.add(case, self.policy.level(case.id, case.level), outcome)
+
+    def waived(self, subject: str, *, failed: bool) -> bool:
+        """Whether a failure of ``subject`` is waived today; keeps count of which waivers were needed."""
+        found = False
+        for waiver, use in zip(self.policy.waiver, self.waivers, strict=True):
+            if not waiver.matches(subject):
+                continue
+            use.seen = True
+            if failed and waiver.holds(subject, self.today):
+                found = True
+                if len(use.failed) < EXAMPLES:
+                    use.failed.append(subject)
+        return found
+
+    def _add_benchmark(self, case: Case, verdict: Verdict) -> None:
+        suite = case.suite
+        self.benchmark_area.setdefault(suite, case.area)
+        if verdict.outcome is Outcome.SKIP:
+            return
+        if verdict.outcome is Outcome.ERROR:
+            self.errors[suite] = self.errors.get(suite, 0) + 1
+        concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
+        every = self._all.setdefault(suite, {}).setdefault(case.id, CaseScore(cluster=case.cluster))
+        every.n += concluded
+        every.open += not concluded
+        table = self.scores.setdefault(suite, {})
+        if concluded:
+            for key, value in verdict.values.items():
+                score = table.setdefault(key, {}).setdefault(case.id, CaseScore(cluster=case.cluster))
+                score.n += 1
+                score.total += value
+                score.squares += value * value
+                score.binary = score.binary and value in (0.0, 1.0)
+        f1_key = self._f1_keys.get(suite)
+        if f1_key and verdict.outcome is not Outcome.ERROR and f1_key in verdict.values:
+            self.decisions.setdefault(suite, {}).setdefault(f1_key, {})[case.id, case.sample] = verdict.values[f1_key] > 0
+
+    def case_scores(self, suite: str, key: str) -> dict[str, CaseScore]:
+        """By case, for one value: concluded samples (one without the value, a refused request, counts 0) and open ones."""
+        found = self.scores.get(suite, {}).get(key, {})
+        scores: dict[str, CaseScore] = {}
+        for case, every in self._all.get(suite, {}).items():
+            score = found.get(case, CaseScore(cluster=every.cluster))
+            scores[case] = CaseScore(cluster=every.cluster, n=every.n, total=score.total, squares=score.squares, open=every.open, binary=score.binary)
+        return scores
+
+    def keys(self, suite: str) -> list[str]:
+        return sorted(self.scores.get(suite, {}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """At which of the policy's looks a suite was stopped: ``fractions`` are the shares of the planned sample at looks 1 to this one."""
+
+    fractions: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything beside the verdicts. Mappings are by suite id; ``published`` and ``server_counts`` by ``suite`` or ``suite/metric``.
+
+    ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran in the same
+    session. ``published``: a bare mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
+    ``upstreams``: how many different upstreams answered. ``looks`` only for suites run with early stopping.
+    """
+
+    stats: Sequence[Stat] = ()
+    findings: Sequence[FindingGroup] = ()
+    references: Mapping[str, Sequence[ReferenceRun]] = field(default_factory=dict)
+    interleaved: frozenset[str] = frozenset()
+    published: Mapping[str, ReferenceValue] = field(default_factory=dict)
+    server_counts: Mapping[str, float] = field(default_factory=dict)
+    upstreams: int = 1
+    looks: Mapping[str, Look] = field(default_factory=dict)

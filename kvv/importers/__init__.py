@@ -1,0 +1,8 @@
+"""Recorded results of other tools, turned into what a run of ours would have stored, to be judged under our rules."""
+
+from __future__ import annotations
+
+from kvv.importers.k2vv import import_k2vv
+from kvv.importers.recorded import Imported, ImportFileError, Record
+
+__all__ = ["ImportFileError", "Imported", "Record", "import_k2vv"]

@@ -1,0 +1,260 @@
+"""From a RunConfig to everything a run needs: profile, suites, data, contexts, plan. Nothing is sent here."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+
+from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig
+from kvv.data import DataError
+from kvv.data import load as load_data
+from kvv.data.merges import read_merges
+from kvv.model import Request
+from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for
+from kvv.policy import Policy, PolicyError, load_policy, parse_policy, policy_ids
+from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
+from kvv.references import ReferenceError, check_overlap, read_references
+from kvv.suite import Context, Dataset, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
+from kvv.tokens import Bpe, Tokenizer
+
+#: what the in-process reference endpoint serves
+FIXTURE_MODEL = "kimi-k3"
+#: the value of --data that asks for the shipped fixtures
+FIXTURE = "fixture"
+DEFAULT_POLICY = "smoke"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target."""
+
+    config: RunConfig
+    model: str
+    profile: Profile
+    profile_reason: str
+    policy: Policy
+    plan: Plan
+    in_process: bool
+    contract_only: bool = False
+
+    @property
+    def prices(self) -> Prices | None:
+        return self.plan.prices
+
+
+def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
+    """Everything up to the plan. Raises ConfigError with one line."""
+    in_process = config.base_url is None
+    model = config.model or (FIXTURE_MODEL if in_process else None)
+    if model is None:
+        raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
+    profile, reason = _profile(config, model)
+    policy = _policy(config)
+    plan, skipped = [], []
+    for suite, named in _selected(config, profile, contract_only=contract_only):
+        missing = _missing_need(suite, config)
+        dataset = None if missing else _dataset(suite, config, named=named, in_process=in_process)
+        if isinstance(dataset, Skipped):
+            skipped.append(dataset)
+        elif missing:
+            skipped.append(Skipped(suite=suite.id, reason=missing))
+        else:
+            plan.append(_planned(suite, config, profile, model, dataset))
+    if config.case and not any(planned.cases for planned in plan):
+        raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
+    return Job(
+        config=config,
+        model=model,
+        profile=profile,
+        profile_reason=reason,
+        policy=policy,
+        plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile)),
+        in_process=in_process,
+        contract_only=contract_only,
+    )
+
+
+def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Dataset) -> Job:
+    """A job of one suite over rows that are at hand already (imported results); nothing of it is sent."""
+    profile, reason = _profile(config, model)
+    planned = _planned(load_suite(suite_id), config, profile, model, dataset)
+    return Job(
+        config=config,
+        model=model,
+        profile=profile,
+        profile_reason=reason,
+        policy=_policy(config),
+        plan=Plan(suites=[planned], skipped=[], prices=None),
+        in_process=False,
+    )
+
+
+def guard(job: Job) -> None:
+    """A run that may cost much wants the user's word first."""
+    plan, config = job.plan, job.config
+    tokens = plan.prompt_tokens + plan.completion_tokens
+    if config.yes or config.max_cost is not None or job.in_process:
+        return
+    if plan.cost is not None and plan.cost > COST_GUARD_USD:
+        raise ConfigError(f"this run may cost about ${plan.cost:,.0f}: say --yes, or set a bound with --max-cost")
+    if tokens > TOKEN_GUARD:
+        raise ConfigError(f"this run may use about {tokens / 1e6:,.0f}M tokens: say --yes, or set a bound with --max-cost")
+
+
+def control_request(job: Job) -> Request:
+    """The simplest valid request: it tells whether anybody is there."""
+    body = {"model": job.model, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 16}
+    return Request(body={**body, **job.config.extra_body}, purpose="liveness")
+
+
+def generator_for(seed: int, suite: str) -> np.random.Generator:
+    """Each suite draws from its own stream, so that adding a suite changes no other's order."""
+    return np.random.default_rng([seed, zlib.crc32(suite.encode())])
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
+    name, reason = (config.profile, "asked for") if config.profile else pick_profile(model)
+    try:
+        return load_profile(name, config.surface), reason
+    except ProfileError as error:
+        raise ConfigError(f"--profile: {error}") from error
+
+
+def _policy(config: RunConfig) -> Policy:
+    """A shipped policy by name, or a file by path; without --policy the one that requires nothing."""
+    name = config.policy or DEFAULT_POLICY
+    try:
+        policy = load_policy(name) if name in policy_ids() else parse_policy(Path(name).read_text("utf-8"), name)
+    except PolicyError as error:
+        raise ConfigError(f"--policy: {error}") from error
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}") from None
+    return policy.model_copy(update={"strict": True}) if config.strict else policy
+
+
+def _selected(config: RunConfig, profile: Profile, *, contract_only: bool) -> list[tuple[Suite, bool]]:
+    """The suites to run, each with whether the user named it."""
+    names = list(dict.fromkeys(config.suites))
+    known = suite_ids()
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(f"SUITE: no suite {unknown[0]!r}; known: {', '.join(known)}")
+    chosen = names or ([name for name in known if name in profile.suites] if config.base_url and not contract_only else known)
+    try:
+        suites = [(load_suite(name), name in names) for name in known if name in chosen]
+    except SuiteError as error:
+        raise ConfigError(f"SUITE: {error}") from error
+    if contract_only:
+        benchmarks = [suite.id for suite, named in suites if named and suite.kind is SuiteKind.BENCHMARK]
+        if benchmarks:
+            raise ConfigError(f"SUITE: {benchmarks[0]} is a benchmark; `kvv check` runs contract suites, `kvv run {benchmarks[0]}` runs it")
+        suites = [(suite, named) for suite, named in suites if suite.kind is not SuiteKind.BENCHMARK]
+    for name in (*config.data, *(suite for suite in config.max_tokens if suite)):
+        if name not in known:
+            raise ConfigError(f"--data or --max-tokens: no suite {name!r}; known: {', '.join(known)}")
+    return suites
+
+
+def _missing_need(suite: Suite, config: RunConfig) -> str:
+    if "judge" in suite.needs and not config.judge_base_url:
+        return "no judge"
+    return ""
+
+
+def _dataset(suite: Suite, config: RunConfig, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
+    """The suite's rows: a file the user named, the shipped fixtures, or the pinned public data set."""
+    path = config.data.get(suite.id)
+    if suite.dataset is None or (suite.dataset_optional and path is None):
+        return None
+    fixture = path == FIXTURE or (path is None and in_process)
+    try:
+        return load_data(suite.dataset, path=None if fixture else path, fixture=fixture)
+    except DataError as error:
+        if named or path is not None:
+            raise ConfigError(f"--data {suite.id}: {error}") from error
+        return Skipped(suite=suite.id, reason=f"no data: {error}")
+
+
+def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, dataset: Dataset | None) -> PlannedSuite:
+    context = Context(
+        model=model,
+        profile=profile,
+        settings=settings_for(config, profile, suite),
+        tier=config.tier or "smoke",
+        preset=config.preset or "",
+        dataset=dataset,
+        references=_references(suite, config, dataset),
+        seed=config.seed,
+        other_model=config.other_model or "",
+        tokenizer=_tokenizer(config.tokenizer),
+    )
+    try:
+        planned = plan_suite(
+            suite,
+            context,
+            limit=question_limit(config, profile, suite),
+            globs=config.case,
+            generator=generator_for(config.seed, suite.id),
+            gentle=config.gentle,
+        )
+        for run in context.references:
+            check_overlap(run, suite.id, [case.id for case in planned.cases])
+        return planned
+    except ReferenceError as error:
+        raise ConfigError(f"--reference: {error}") from error
+    except ValueError as error:  # a row that the suite cannot make a case of
+        raise ConfigError(f"--data {suite.id}: {error}") from error
+
+
+@cache
+def _tokenizer(path: str | None) -> Tokenizer | None:
+    """The model's own tokeniser, where ``--tokenizer`` names its merges; read once."""
+    if path is None:
+        return None
+    try:
+        return Bpe(read_merges(Path(path)))
+    except DataError as error:
+        raise ConfigError(f"--tokenizer: {error}") from error
+    except ImportError:
+        raise ConfigError("--tokenizer: needs the package tiktoken (pip install tiktoken)") from None
+
+
+def _references(suite: Suite, config: RunConfig, dataset: Dataset | None) -> Sequence[ReferenceRun]:
+    """The runs of --reference; on shipped data without one, the official results that ship with it."""
+    if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
+        return ()
+    runs = [found for name in config.reference if (found := _reference(Path(name), suite.id)) is not None]
+    if runs or not dataset.fixture:
+        return runs
+    with as_file(files("kvv.fixtures").joinpath("references", "fixture", f"{suite.id}.jsonl")) as path:
+        shipped = _reference(path, suite.id) if path.is_file() else None
+    return () if shipped is None else (shipped,)
+
+
+def _reference(path: Path, suite: str) -> ReferenceRun | None:
+    try:
+        return read_references(path).get(suite)
+    except ReferenceError as error:
+        raise ConfigError(f"--reference: {error}") from error
+
+
+def _prices(config: RunConfig, profile: Profile) -> Prices | None:
+    """Explicit prices, else the profile's published ones where the endpoint is somebody else's."""
+    explicit = (config.price_in, config.price_cached, config.price_out)
+    if any(price is not None for price in explicit):
+        known = profile.prices or Prices(input=0.0, cached=0.0, output=0.0)
+        return Prices(
+            input=known.input if config.price_in is None else config.price_in,
+            cached=known.cached if config.price_cached is None else config.price_cached,
+            output=known.output if config.price_out is None else config.price_out,
+        )
+    return profile.prices if config.base_url and not config.loopback else None

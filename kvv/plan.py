@@ -1,0 +1,206 @@
+"""Select, order, estimate: what a run will ask, before anything is sent. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kvv.config import RunConfig
+from kvv.model import Case, Fragment
+from kvv.profile import Prices, Profile, Sampling
+from kvv.suite import Context, Settings, Suite, SuiteKind
+
+#: characters per token, for estimates only
+CHARS_PER_TOKEN = 3.5
+#: what a contract request uses, prompt and completion, for estimates only
+CONTRACT_COMPLETION_TOKENS = 64
+
+#: KVV's published parameters; `--preset kvv` sends these whatever the profile's own recommendation is
+KVV_SAMPLING: Mapping[str, Sampling] = {
+    "aime2025": Sampling(
+        temperature=1.0,
+        temperature_off=0.6,
+        top_p=0.95,
+        max_tokens=98_304,
+        samples={"smoke": 32, "nightly": 32, "full": 32},
+        expect_completion_tokens=25_000,
+    ),
+    "toolcall": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSuite:
+    """A suite with its context and the cases that will be asked, ``samples[case.id]`` times each."""
+
+    suite: Suite
+    context: Context
+    cases: Sequence[Case]
+    samples: Mapping[str, int]
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def n(self) -> int:
+        return sum(self.samples.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    suite: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    suites: Sequence[PlannedSuite]
+    skipped: Sequence[Skipped]
+    prices: Prices | None
+
+    @property
+    def requests(self) -> int:
+        return sum(planned.n for planned in self.suites)
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(planned.prompt_tokens for planned in self.suites)
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(planned.completion_tokens for planned in self.suites)
+
+    @property
+    def cost(self) -> float | None:
+        """Dollars without any prefix caching; None where no price is known."""
+        return None if self.prices is None else cost_of(self.prices, self.prompt_tokens, self.completion_tokens)
+
+
+def cost_of(prices: Prices, prompt_tokens: int, completion_tokens: int) -> float:
+    return (prompt_tokens * prices.input + completion_tokens * prices.output) / 1_000_000
+
+
+def tier_of(config: RunConfig) -> str:
+    """Named endpoints are asked little unless told otherwise; our own endpoint answers the whole fixtures."""
+    return config.tier or ("smoke" if config.base_url else "full")
+
+
+def settings_for(config: RunConfig, profile: Profile, suite: Suite) -> Settings:
+    """Profile, preset, tier and flags laid over each other for one suite."""
+    tier = tier_of(config)
+    sampling = KVV_SAMPLING.get(suite.id) if config.preset == "kvv" else None
+    sampling = sampling or profile.sampling_for(suite.id)
+    thinking = {"on": True, "off": False, None: None}[config.thinking]
+    effort = config.effort[0] if config.effort else None
+    if suite.kind is not SuiteKind.BENCHMARK:
+        return Settings(thinking=thinking, think_mode=config.think_mode, effort=effort, extra_body=_extra(config))
+    if thinking is None and profile.thinking.supported:
+        thinking = profile.thinking.default
+    temperature = sampling.temperature
+    if thinking is False and sampling.temperature_off is not None:
+        temperature = sampling.temperature_off
+    return Settings(
+        temperature=config.temperature if config.temperature is not None else temperature,
+        top_p=config.top_p if config.top_p is not None else sampling.top_p,
+        max_tokens=config.max_tokens.get(suite.id, config.max_tokens.get("", sampling.max_tokens)),
+        stream=sampling.stream if config.stream is None else config.stream,
+        samples=config.samples or sampling.samples.get(tier, 1),
+        thinking=thinking,
+        think_mode=config.think_mode,
+        effort=effort or profile.thinking.default_effort,
+        variant=config.variant or "",
+        expect_completion_tokens=sampling.expect_completion_tokens,
+        extra_body=_extra(config),
+    )
+
+
+def _extra(config: RunConfig) -> dict[str, Any]:
+    """``--extra-body``, and ``--provider`` in the form OpenRouter-style gateways read."""
+    provider = {"provider": {"order": [config.provider], "allow_fallbacks": False}} if config.provider else {}
+    return {**provider, **config.extra_body}
+
+
+def question_limit(config: RunConfig, profile: Profile, suite: Suite) -> int | None:
+    """How many questions at most: ``--limit``; else the tier's, unless the user named the data, which is then asked whole."""
+    if config.limit is not None:
+        return config.limit
+    if suite.id in config.data or not config.base_url or config.preset == "kvv":
+        return None
+    return profile.sampling_for(suite.id).limit.get(tier_of(config))
+
+
+def plan_suite(
+    suite: Suite, context: Context, *, limit: int | None, globs: Sequence[str], generator: np.random.Generator, gentle: bool
+) -> PlannedSuite:
+    """The suite's cases, filtered by ``--case`` globs and cut by a seeded stratified draw, never by order."""
+    cases = [case for case in suite.cases(context) if _wanted(case, globs) and not (gentle and case.risk)]
+    if limit is not None and len(cases) > limit and suite.kind is SuiteKind.BENCHMARK:
+        cases = permuted(cases, generator)[:limit]
+    samples = {case.id: suite.samples(case, context) for case in cases}
+    prompt = sum(_prompt_tokens(case) * samples[case.id] for case in cases)
+    per_answer = context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS
+    completion = sum(samples.values()) * per_answer
+    return PlannedSuite(suite=suite, context=context, cases=cases, samples=samples, prompt_tokens=prompt, completion_tokens=completion)
+
+
+def _wanted(case: Case, globs: Sequence[str]) -> bool:
+    return not globs or any(fnmatch.fnmatchcase(case.id, glob) for glob in globs)
+
+
+def _prompt_tokens(case: Case) -> int:
+    body = case.inputs.get("body")
+    return int(_characters(body) / CHARS_PER_TOKEN) if body is not None else 0
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, Fragment):
+        return len(value.data)
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(key) + _characters(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return sum(_characters(item) for item in value)
+    return len(json.dumps(value))
+
+
+def permuted(cases: Sequence[Case], generator: np.random.Generator) -> list[Case]:
+    """A seeded permutation in which every prefix holds each stratum (``inputs["stratum"]``) in proportion.
+
+    Items of a stratum of size m get the keys (i + u) / m, in shuffled order: an unbiased, stratified order, so
+    that a run cut short is a fair sample (statistics.md section 7).
+    """
+    strata: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        strata[str(case.inputs.get("stratum", ""))].append(case)
+    keyed: list[tuple[float, int, Case]] = []
+    for name in sorted(strata):
+        members = strata[name]
+        order = generator.permutation(len(members))
+        offset = float(generator.random())
+        keyed.extend(((place + offset) / len(members), int(index), members[index]) for place, index in enumerate(order))
+    return [case for _, _, case in sorted(keyed, key=lambda item: (item[0], item[2].id))]
+
+
+def in_order(planned: Sequence[PlannedSuite], generator_for: Callable[[str], np.random.Generator]) -> Iterator[tuple[PlannedSuite, Case]]:
+    """Every sample of every case: suites with the longest answers first, sample rounds within a suite, risky cases last.
+
+    Lazy: a hundred thousand samples are never held at once.
+    """
+    longest_first = sorted(planned, key=lambda item: -item.context.settings.expect_completion_tokens)
+    for item in longest_first:
+        if item.suite.kind is SuiteKind.BENCHMARK:
+            yield from ((item, case) for case in _rounds(item, generator_for(item.suite.id)))
+        else:
+            yield from ((item, case) for case in sorted(item.cases, key=lambda case: case.risk))
+
+
+def _rounds(item: PlannedSuite, generator: np.random.Generator) -> Iterator[Case]:
+    for number in range(max(item.samples.values(), default=0)):
+        for case in permuted([case for case in item.cases if item.samples[case.id] > number], generator):
+            yield replace(case, sample=number)

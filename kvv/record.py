@@ -1,0 +1,137 @@
+"""What the store knows of a run beside its exchanges, and how a suite's context is rebuilt from it.
+
+Everything a report needs stands in the store: a run can be moved, re-scored and re-rendered alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from kvv.gate import SuiteRun
+from kvv.job import Job
+from kvv.model import Surface
+from kvv.plan import PlannedSuite
+from kvv.policy import Policy
+from kvv.profile import load_profile
+from kvv.redact import redact_url
+from kvv.runfolder import vendor_of
+from kvv.suite import Context, Dataset, ReferenceRun, Settings, Suite, SuiteKind, load_suite
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
+    """The meta record a run begins with."""
+    config = job.config
+    return {
+        "run_id": run_id,
+        "kvv_version": version,
+        "started": now(),
+        "seed": config.seed,
+        "base_url": "" if config.public else redact_url(config.base_url) if config.base_url else "in-process reference endpoint",
+        "vendor": vendor_of(config.base_url),
+        "model": job.model,
+        "profile": job.profile.id,
+        "profile_reason": job.profile_reason,
+        "surface": job.profile.surface.value,
+        "tier": config.tier or ("smoke" if config.base_url else "full"),
+        "preset": config.preset or "",
+        "policy": job.policy.model_dump(mode="json"),
+        "in_process": job.in_process,
+        "contract_only": job.contract_only,
+        "suites": [suite_meta(item) for item in job.plan.suites],
+        "skipped": [
+            {"id": item.suite, "kind": load_suite(item.suite).kind.value, "title": load_suite(item.suite).title, "skipped": item.reason}
+            for item in job.plan.skipped
+        ],
+    }
+
+
+def suite_meta(item: PlannedSuite) -> dict[str, Any]:
+    dataset, suite = item.context.dataset, item.suite
+    return {
+        "id": suite.id,
+        "kind": suite.kind.value,
+        "title": suite.title,
+        "version": suite.version,
+        "settings": asdict(item.context.settings),
+        "dataset": None
+        if dataset is None
+        else {
+            "origin": dataset.origin,
+            "revision": dataset.revision,
+            "sha256": dataset.sha256,
+            "fixture": dataset.fixture,
+            "rows": len(dataset.rows),
+        },
+        "references": [
+            {"name": run.name, "model": run.model, "cases": {case: list(samples) for case, samples in run.cases.items()}}
+            for run in item.context.references
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSuite:
+    suite: Suite
+    context: Context
+
+
+def recorded_suites(meta: Mapping[str, Any]) -> list[RecordedSuite]:
+    """The run's suites with their contexts, without data rows."""
+    profile = load_profile(meta["profile"], Surface(meta["surface"]))
+    return [
+        RecordedSuite(
+            suite=load_suite(entry["id"]),
+            context=Context(
+                model=meta["model"],
+                profile=profile,
+                settings=Settings(**entry["settings"]),
+                tier=meta["tier"],
+                preset=meta["preset"],
+                dataset=_dataset(entry["dataset"]),
+                references=tuple(ReferenceRun(**run) for run in entry["references"]),
+                seed=meta["seed"],
+            ),
+        )
+        for entry in meta["suites"]
+    ]
+
+
+def _dataset(entry: Mapping[str, Any] | None) -> Dataset | None:
+    if entry is None:
+        return None
+    return Dataset(rows=(), origin=entry["origin"], revision=entry["revision"], sha256=entry["sha256"], fixture=entry["fixture"])
+
+
+def suite_runs(meta: Mapping[str, Any]) -> Sequence[SuiteRun]:
+    """Selected suites in report order, skipped ones with their reason; benchmarks that the gate held back count as skipped."""
+    blocked = bool(meta.get("blocked"))
+    runs = [
+        SuiteRun(
+            id=entry["id"],
+            kind=SuiteKind(entry["kind"]),
+            title=entry["title"],
+            fixture=bool(entry["dataset"] and entry["dataset"]["fixture"]),
+            skipped="the parameter gate failed" if blocked and entry["kind"] == SuiteKind.BENCHMARK else "",
+        )
+        for entry in meta["suites"]
+    ]
+    return [
+        *runs,
+        *(SuiteRun(id=entry["id"], kind=SuiteKind(entry["kind"]), title=entry["title"], skipped=entry["skipped"]) for entry in meta["skipped"]),
+    ]
+
+
+def policy_of(meta: Mapping[str, Any]) -> Policy:
+    return Policy.model_validate(meta["policy"])
+
+
+def with_references(recorded: RecordedSuite, references: Sequence[ReferenceRun]) -> RecordedSuite:
+    return replace(recorded, context=replace(recorded.context, references=tuple(references)))

@@ -1,0 +1,190 @@
+"""Reference files: what an earlier run got, case by case, so that a later one can be paired with it.
+
+JSON Lines. The first line is a header, then one line per case; it works for every suite, because only ``values`` are kept:
+
+    {"kvv_reference": 1, "model": ..., "run_id": ..., "created": ..., "source": ..., "data_sha256": {suite: ...}}
+    {"suite": "toolcall", "case": "toolcall/0a1b...", "samples": [{"triggered": 1.0, ...}, null]}
+
+A null sample had no conclusion; it keeps its place, so that occurrence is paired with occurrence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kvv.model import Case, Outcome, Verdict
+from kvv.suite import ReferenceRun
+
+FORMAT = 1
+
+#: a reference that knows fewer of a run's cases than this is of other data
+LEAST_OVERLAP = 0.5
+
+_HEADER_KEYS = frozenset({"kvv_reference", "suite", "model", "run_id", "created", "source", "data_sha256"})
+_LINE_KEYS = frozenset({"suite", "case", "samples"})
+
+
+class ReferenceError(ValueError):  # the builtin of this name is about weak references
+    """A file that is no reference, or one of other cases; the message is one line that names file and line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Where a reference comes from. ``created`` is an ISO 8601 UTC time, ``data_sha256`` is by suite, ``source`` free text."""
+
+    model: str
+    run_id: str
+    created: str
+    source: str = ""
+    data_sha256: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceFile:
+    """``runs`` is by suite. A sample without a conclusion is an empty mapping there, in its place."""
+
+    header: Header
+    runs: Mapping[str, ReferenceRun]
+
+
+def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, Verdict]]) -> int:
+    """Write the ``values`` of every planned sample and return the number of cases.
+
+    Verdicts may come in any order. A sample never judged before one that was (a run cut short) is null. A refused
+    request and a failed one are null alike: neither says what the model would do.
+    """
+    samples: dict[tuple[str, str], dict[int, Mapping[str, float] | None]] = {}
+    for case, verdict in verdicts:
+        if verdict.outcome is Outcome.SKIP:
+            continue
+        usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
+        samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
+    head: dict[str, Any] = {"kvv_reference": FORMAT, "model": header.model, "run_id": header.run_id, "created": header.created}
+    head |= {"source": header.source, "data_sha256": dict(header.data_sha256)}
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        out.write(_line(head))
+        for (suite, case_id), found in sorted(samples.items()):
+            out.write(_line({"suite": suite, "case": case_id, "samples": [found.get(k) for k in range(max(found) + 1)]}))
+    return len(samples)
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def read_reference(path: Path) -> ReferenceFile:
+    """Read and check every line; ReferenceError names the first that is wrong."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ReferenceError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ReferenceError(f"{path}: is no UTF-8 text") from None
+    header: Header | None = None
+    cases: dict[str, dict[str, Sequence[Mapping[str, float]]]] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = _object(line)
+            if header is None:
+                header = _header(entry)
+            else:
+                suite, case, samples = _case(entry)
+                if case in cases.setdefault(suite, {}):
+                    raise ValueError(f"case {case!r:.80} stands twice")
+                cases[suite][case] = samples
+        except ValueError as error:
+            raise ReferenceError(f"{path}, line {number}: {error}") from None
+    if header is None:
+        raise ReferenceError(f"{path}: is empty")
+    if not cases:
+        raise ReferenceError(f"{path}: has no case")
+    name = f"{header.model} ({header.run_id})" if header.run_id else header.model
+    runs = {suite: ReferenceRun(name=name, model=header.model, cases=found) for suite, found in cases.items()}
+    return ReferenceFile(header=header, runs=runs)
+
+
+def read_references(path: Path) -> Mapping[str, ReferenceRun]:
+    """The runs of a reference file, by suite."""
+    return read_reference(path).runs
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON ({error.msg} at column {error.colno})") from None
+    except (RecursionError, ValueError):
+        raise ValueError("is no JSON that can be read") from None
+    if not isinstance(entry, dict):
+        raise ValueError("is no JSON object")
+    return entry
+
+
+def _header(entry: Mapping[str, Any]) -> Header:
+    version = entry.get("kvv_reference")
+    if version is None:
+        raise ValueError('is no header: "kvv_reference" is missing (write one with --as-reference)')
+    if version != FORMAT or isinstance(version, bool):
+        raise ValueError(f"format {version!r:.40} is unknown, this version reads {FORMAT}")
+    _only(entry, _HEADER_KEYS)
+    texts = {name: entry.get(name, "") for name in ("model", "run_id", "created", "source")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise ValueError(f'"{name}" is no text')
+    if not texts["model"]:
+        raise ValueError('"model" is missing')
+    digests = entry.get("data_sha256") or {}
+    if not isinstance(digests, Mapping) or not all(isinstance(value, str) for value in digests.values()):
+        raise ValueError('"data_sha256" is no table of texts')
+    return Header(**texts, data_sha256=digests)
+
+
+def _case(entry: Mapping[str, Any]) -> tuple[str, str, list[Mapping[str, float]]]:
+    _only(entry, _LINE_KEYS)
+    suite, case, samples = entry.get("suite"), entry.get("case"), entry.get("samples")
+    if not isinstance(suite, str) or not suite or not isinstance(case, str) or not case:
+        raise ValueError('"suite" and "case" are no texts')
+    if not isinstance(samples, list) or not samples:
+        raise ValueError('"samples" is no list with entries')
+    return suite, case, [_values(sample, k) for k, sample in enumerate(samples)]
+
+
+def _values(sample: object, k: int) -> Mapping[str, float]:
+    if sample is None:
+        return {}
+    if not isinstance(sample, dict):
+        raise ValueError(f"samples[{k}] is neither an object nor null")
+    found = {}
+    for name, value in sample.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"samples[{k}].{name[:40]!r} is no finite number")
+        found[name] = float(value)
+    return found
+
+
+def _only(entry: Mapping[str, Any], known: Collection[str]) -> None:
+    strange = sorted(set(entry) - set(known))
+    if strange:
+        raise ValueError(f"unknown field {strange[0]!r:.60}")
+
+
+def overlap(reference: ReferenceRun, cases: Collection[str]) -> float:
+    """The share of ``cases`` that the reference knows, 0 to 1; 1 for no cases at all."""
+    wanted = set(cases)
+    return len(wanted & set(reference.cases)) / len(wanted) if wanted else 1.0
+
+
+def check_overlap(reference: ReferenceRun, suite: str, cases: Collection[str], *, path: Path | None = None) -> None:
+    """ReferenceError when the reference knows fewer than half of the run's cases: it was made from other data."""
+    share = overlap(reference, cases)
+    if share < LEAST_OVERLAP:
+        where = str(path) if path is not None else f"reference {reference.name}"
+        wanted = len(set(cases))
+        raise ReferenceError(f"{where}: knows {round(share * wanted)} of the {wanted} cases of {suite}; it was made from other data or other prompts")

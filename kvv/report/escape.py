@@ -1,0 +1,83 @@
+"""Making hostile text harmless: bounded, no control characters, no way out of the format it stands in.
+
+``str.isprintable`` decides what may stand: it is false for control and format characters (ANSI escapes, bidi
+controls, zero-width characters), lone surrogates, private and unassigned code points and odd blanks. They are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: characters of any one text in a report; the store has the rest
+TEXT_LIMIT = 4_000
+LINE_LIMIT = 400
+_DEPTH_LIMIT = 12
+_ITEM_LIMIT = 500
+
+
+def bounded(text: str, limit: int) -> str:
+    """At most ``limit`` characters, and a note of how many are missing."""
+    return text if len(text) <= limit else f"{text[:limit]} [... {len(text) - limit} more characters]"
+
+
+def _visible(ch: str) -> str:
+    if ch.isprintable():
+        return ch
+    code = ord(ch)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def plain(text: object, limit: int = LINE_LIMIT) -> str:
+    """One harmless line: newlines and tabs become blanks, everything unprintable an escape."""
+    cut = bounded(str(text), limit)
+    cut = re.sub(r"[\r\n\t]+", " ", cut)
+    return cut if cut.isprintable() else "".join(map(_visible, cut))
+
+
+def block(text: object, limit: int = TEXT_LIMIT) -> str:
+    """Harmless text of several lines: newline and tab stay, everything else unprintable is an escape."""
+    lines = bounded(str(text), limit).replace("\r\n", "\n").split("\n")
+    return "\n".join(line if line.replace("\t", "").isprintable() else "".join(ch if ch == "\t" else _visible(ch) for ch in line) for line in lines)
+
+
+def jsonable(value: Any, limit: int = TEXT_LIMIT, depth: int = 0) -> Any:
+    """A JSON-like copy: strings bounded and free of lone surrogates and NUL, numbers finite (else null), nesting and lists bounded."""
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case str():
+            return re.sub(r"[\x00\ud800-\udfff]", lambda m: _visible(m.group()), bounded(value, limit))
+        case bytes():
+            return jsonable(value.decode("utf-8", "backslashreplace"), limit)
+        case _ if depth >= _DEPTH_LIMIT:
+            return "[nested too deep]"
+        case Mapping():
+            pairs = list(value.items())[:_ITEM_LIMIT]
+            return {jsonable(str(k), 200): jsonable(v, limit, depth + 1) for k, v in pairs}
+        case Sequence() | set() | frozenset():
+            items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+            return [jsonable(item, limit, depth + 1) for item in items[:_ITEM_LIMIT]]
+        case _:
+            return jsonable(str(value), limit)
+
+
+def cell(text: object, limit: int = LINE_LIMIT) -> str:
+    """A Markdown table cell: one line in which no character means anything to Markdown, HTML or a mention parser."""
+    return re.sub(r"[\\`*_{}\[\]<>()#|~!&$@]", lambda m: f"&#{ord(m.group())};", plain(text, limit))
+
+
+def fenced(text: object, limit: int = TEXT_LIMIT) -> str:
+    """A Markdown code block whose fence is longer than any run of backticks inside."""
+    body = block(text, limit)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", body)), default=0))
+    return f"{fence}\n{body}\n{fence}"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A share as it stands in tables: 0.9324 -> "93.24"; a missing one is a dash."""
+    return "–" if value is None else f"{100 * value:.{digits}f}"

@@ -1,0 +1,78 @@
+"""Judging a stored run again, offline: stored replies go through the suites' steps; nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kvv.model import Case, Done, Outcome, Reply, Verdict
+from kvv.record import RecordedSuite, recorded_suites
+from kvv.store import Store
+from kvv.suite import Suite
+from kvv.workers import WorkerDied, WorkerError, Workers, WorkerTimeout
+
+#: samples judged at once
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    case: str
+    sample: int
+    before: Verdict
+    after: Verdict
+
+
+async def rescore(store: Store) -> tuple[int, list[Change]]:
+    """Judge every concluded sample again; (samples judged, those whose verdict changed). Changed verdicts replace the stored ones."""
+    changes: list[Change] = []
+    judged = 0
+    async with Workers() as workers:
+        work = _concluded(store)
+        while batch := [item for _, item in zip(range(AT_ONCE), work, strict=False)]:
+            after = await asyncio.gather(*(_replay(workers, store, recorded.suite, case) for recorded, case, _ in batch))
+            for (_, case, before), verdict in zip(batch, after, strict=True):
+                judged += verdict is not None
+                if verdict is not None and _differs(before, verdict):
+                    changes.append(Change(case=case.id, sample=case.sample, before=before, after=verdict))
+                    store.put_verdict(verdict)
+    return judged, changes
+
+
+def _concluded(store: Store) -> Iterator[tuple[RecordedSuite, Case, Verdict]]:
+    for recorded in recorded_suites(store.meta()):
+        for case_id, sample, verdict in store.verdicts(recorded.suite.id):
+            if verdict.outcome not in (Outcome.SKIP, Outcome.INCONCLUSIVE) or verdict.reason.startswith("scorer-"):
+                yield recorded, replace(store.case(case_id), sample=sample), verdict
+
+
+async def _replay(workers: Workers, store: Store, suite: Suite, case: Case) -> Verdict | None:
+    return await judge_replies(workers, suite, case, store.replies(case.id, case.sample))
+
+
+async def judge_replies(workers: Workers, suite: Suite, case: Case, replies: list[Reply]) -> Verdict | None:
+    """The verdict that these replies give, judged where the suite wants it; None where they do not reach one."""
+    try:
+        if suite.judge_timeout_s is not None:
+            found: Verdict | None = await workers.run("kvv.schedule.remote:replay", suite.id, case, tuple(replies), timeout_s=suite.judge_timeout_s)
+            return found
+        return replay(suite, case, replies)
+    except (WorkerTimeout, WorkerDied) as error:
+        reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
+        return Verdict(case=case.id, sample=case.sample, outcome=Outcome.INCONCLUSIVE, reason=reason, scorer=suite.version)
+    except WorkerError as error:
+        return Verdict(case=case.id, sample=case.sample, outcome=Outcome.ERROR, reason="judge-raised", detail=str(error)[:500], scorer=suite.version)
+
+
+def replay(suite: Suite, case: Case, replies: list[Reply]) -> Verdict | None:
+    """Feed stored replies step by step until the suite is done; the rest of the replies, if any, is not needed."""
+    for number in range(len(replies) + 1):
+        step = suite.step(case, replies[:number])
+        if isinstance(step, Done):
+            return step.verdict
+    return None
+
+
+def _differs(before: Verdict, after: Verdict) -> bool:
+    return (before.outcome, before.reason, dict(before.values)) != (after.outcome, after.reason, dict(after.values))

@@ -1,0 +1,262 @@
+"""A run from the first request to the stored end: reachability, gate, contract, benchmarks, end wave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Protocol, Self
+
+from kvv.config import ConfigError, RunConfig, read_key
+from kvv.job import Job, control_request, generator_for
+from kvv.model import Answered, Ask, Case, Level, Outcome, Role, Verdict
+from kvv.outcome import Standing, assess
+from kvv.plan import PlannedSuite, in_order
+from kvv.reading import Limits, Received
+from kvv.redact import Redactor
+from kvv.schedule.budget import Bounds, Budget
+from kvv.schedule.limits import Limiter
+from kvv.schedule.scheduler import Scheduler, Stop, Work
+from kvv.store import Store
+from kvv.suite import Suite, SuiteKind
+from kvv.transport import Endpoint, Transport
+from kvv.workers import Workers
+
+#: reasons that a second try at the end of the run may mend; the rest would only repeat themselves
+NOT_TRIED_AGAIN = frozenset({"policy", "body-limit", "scorer-timeout", "scorer-died", "unstable-refusal", "control-not-answered", "cut-before-stop"})
+#: how many inconclusive samples the end wave asks again at most
+END_WAVE = 2_000
+#: the policy that raises every P0 rule of Moonshot's stream suite to must
+MOONSHOT_STREAM = "moonshot-stream"
+
+
+class Progress(Protocol):
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def resumed(self, suite: str, outcome: Outcome) -> None: ...
+    def concluded(self, case: Case, verdict: Verdict) -> None: ...
+    def exchanged(self, received: Received, limit: int) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+ProgressFactory = Callable[[Mapping[str, int], Budget], Progress]
+
+
+@dataclass(slots=True, kw_only=True)
+class Ending:
+    """How a run ended. ``blocked``: the parameter gate failed and kept the benchmarks from starting."""
+
+    stop: Stop = field(default_factory=Stop)
+    blocked: bool = False
+    configuration: bool = False
+
+
+def endpoints(job: Job, base_url: str) -> dict[Role, Endpoint]:
+    """Each role's URL, key and headers; a key is read from the environment and goes to its own role only."""
+    config = job.config
+    headers = {name: read_key(variable, required=True) or "" for name, variable in config.header_env.items()}
+    found = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=base_url, key=read_key(config.api_key_env, required=False), headers=headers)}
+    if config.judge_base_url:
+        key = read_key(config.judge_api_key_env, required=False)
+        found[Role.JUDGE] = Endpoint(role=Role.JUDGE, base_url=config.judge_base_url, key=key, headers={})
+    return found
+
+
+def redactor_for(found: Mapping[Role, Endpoint]) -> Redactor:
+    return Redactor([secret for endpoint in found.values() for secret in (endpoint.key, *endpoint.headers.values()) if secret])
+
+
+def execute(job: Job, store: Store, base_url: str, progress: ProgressFactory, *, resumed: bool = False) -> Ending:
+    """Run everything that has no verdict yet. Blocks until done, stopped or interrupted; the store stays open."""
+    runner = _Runner(job, store, base_url, resumed=resumed)
+    try:
+        return asyncio.run(runner.run(progress))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        store.put_event("stop", {"reason": "interrupted", "sentence": "aborted by a second signal"})
+        return Ending(stop=Stop(reason="interrupted", sentence="aborted by a second signal"))
+
+
+class _Runner:
+    def __init__(self, job: Job, store: Store, base_url: str, *, resumed: bool) -> None:
+        self._job = job
+        self._store = store
+        self._resumed = resumed
+        self._endpoints = endpoints(job, base_url)
+        self._unsettled: dict[str, tuple[PlannedSuite, Case]] = {}
+        self._gate_failed = False
+        self._earlier = store.outcomes() if resumed else {}
+        self._planned = {planned.suite.id: planned for planned in job.plan.suites}
+
+    async def run(self, progress: ProgressFactory) -> Ending:
+        config = self._job.config
+        budget = Budget(bounds=_bounds(config), prices=self._job.prices)
+        if self._resumed:
+            _count_earlier(budget, self._store)
+        limiters = {role: Limiter(fixed=config.concurrency, max_tokens=config.max_inflight_tokens) for role in self._endpoints}
+        transport = Transport(
+            self._endpoints,
+            redactor=redactor_for(self._endpoints),
+            connect_timeout=config.connect_timeout,
+            first_byte_timeout=config.first_byte_timeout,
+            idle_timeout=config.idle_timeout,
+            limits=Limits(),
+        )
+        with progress({suite: planned.n for suite, planned in self._planned.items()}, budget) as self._progress:
+            async with transport, Workers() as workers:
+                scheduler = Scheduler(
+                    transport=transport,
+                    store=self._store,
+                    workers=workers,
+                    limiters=limiters,
+                    budget=budget,
+                    profile=self._job.profile,
+                    control=control_request(self._job),
+                    observer=self,
+                    moonshot_stream=self._job.policy.name == MOONSHOT_STREAM,
+                    seed=config.seed,
+                )
+                with _signals(scheduler):
+                    return await self._waves(scheduler)
+
+    async def _waves(self, scheduler: Scheduler) -> Ending:
+        found = await scheduler.reach()
+        ending = Ending(configuration=found.standing in (Standing.CONFIGURATION, Standing.REFUSED))
+        if not scheduler.stop:
+            for kinds in ((SuiteKind.GATE,), (SuiteKind.CONTRACT,), (SuiteKind.BENCHMARK,)):
+                if kinds == (SuiteKind.BENCHMARK,) and self._gate_failed and not self._job.config.force:
+                    ending.blocked = any(planned.suite.kind is SuiteKind.BENCHMARK for planned in self._planned.values())
+                    self._store.put_event("gate-failed", {})
+                    break
+                await scheduler.run(self._works(kinds))
+            await self._end_wave(scheduler)
+        ending.stop = scheduler.stop
+        return ending
+
+    async def _end_wave(self, scheduler: Scheduler) -> None:
+        again = list(self._unsettled.values())[:END_WAVE]
+        if again and not scheduler.stop:
+            await asyncio.to_thread(self._store.flush)
+            self._progress.note(f"asking {len(again)} inconclusive samples once more")
+            await scheduler.run([self._work(planned, case, judged=True) for planned, case in again])
+
+    # --- works -----------------------------------------------------------------------------------
+
+    def _works(self, kinds: tuple[SuiteKind, ...]) -> Iterator[Work]:
+        planned = [item for item in self._planned.values() if item.suite.kind in kinds]
+        for item, case in in_order(planned, lambda suite: generator_for(self._job.config.seed, suite)):
+            outcome = self._earlier.get((case.id, case.sample))
+            if outcome is not None and outcome is not Outcome.INCONCLUSIVE:
+                self._note_gate(item, case, outcome)
+                self._progress.resumed(item.suite.id, outcome)
+                continue
+            yield self._work(item, case, judged=outcome is not None)
+
+    def _work(self, item: PlannedSuite, case: Case, *, judged: bool) -> Work:
+        """A sample without a verdict goes on from the steps an earlier process concluded; one judged INCONCLUSIVE begins anew."""
+        keep = item.suite.kind is not SuiteKind.BENCHMARK or self._job.config.record == "full"
+        work = Work(suite=item.suite, case=case, keep_frames=keep)
+        if judged:
+            self._store.put_restart(case.id, case.sample)
+        elif self._resumed:
+            work.history = list(_conclusive(item.suite, case, self._store.history(case.id, case.sample)))
+        if judged or self._resumed:
+            work.attempts = self._store.attempts(case.id, case.sample)
+        return work
+
+    # --- what the scheduler tells ------------------------------------------------------------------
+
+    def concluded(self, case: Case, verdict: Verdict) -> None:
+        item = self._planned[case.suite]
+        known = self._unsettled.pop(case.key, None)
+        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason not in NOT_TRIED_AGAIN and known is None and len(self._unsettled) < END_WAVE:
+            self._unsettled[case.key] = (item, case)
+        self._note_gate(item, case, verdict.outcome)
+        if known is None:
+            self._progress.concluded(case, verdict)
+
+    def _note_gate(self, item: PlannedSuite, case: Case, outcome: Outcome) -> None:
+        if item.suite.kind is SuiteKind.GATE and outcome is Outcome.FAIL and case.level is Level.MUST:
+            self._gate_failed = True
+
+    def exchanged(self, received: Received, limit: int) -> None:
+        self._progress.exchanged(received, limit)
+
+    def note(self, text: str) -> None:
+        self._progress.note(text)
+
+
+def _bounds(config: RunConfig) -> Bounds:
+    return Bounds(requests=config.max_requests, tokens=config.max_tokens_total, cost=config.max_cost, deadline_s=config.deadline)
+
+
+def _count_earlier(budget: Budget, store: Store) -> None:
+    """Money and tokens of the earlier part of a resumed run count against the same bounds."""
+    traffic = store.traffic()
+    spent = budget.spent
+    spent.requests = traffic["attempts"]
+    spent.prompt_tokens = traffic["prompt_tokens"]
+    spent.cached_tokens = traffic["cached_tokens"]
+    spent.completion_tokens = traffic["completion_tokens"]
+    spent.cost = traffic["cost"] or 0.0
+
+
+def _conclusive(suite: Suite, case: Case, history: Sequence[tuple[Answered, ...]]) -> Iterator[tuple[Answered, ...]]:
+    """The leading steps that are whole and whose every reply was an answer or a refusal; what broke off is asked again."""
+    for number, replies in enumerate(history):
+        step = suite.step(case, history[:number])
+        whole = isinstance(step, Ask) and len(step.requests) == len(replies)
+        if not whole or not all(assess(reply.exchange, reply.observation).standing in (Standing.ANSWERED, Standing.REFUSED) for reply in replies):
+            return
+        yield replies
+
+
+@contextlib.contextmanager
+def _signals(scheduler: Scheduler) -> Iterator[None]:
+    """Ctrl-C or SIGTERM once: start nothing more and drain; twice: abort. Handlers exist on the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        if scheduler.stop.reason == "interrupted" and task is not None:
+            loop.call_soon_threadsafe(task.cancel)
+        else:
+            loop.call_soon_threadsafe(scheduler.halt, "interrupted", "interrupted: no more requests were started")
+
+    names = [signal.SIGINT, signal.SIGTERM]
+    before = {name: signal.signal(name, interrupted) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def reference_target(job: Job) -> AbstractContextManager[tuple[str, Callable[[], Mapping[str, object]] | None]]:
+    """The URL to ask, and, where the target is our own endpoint, how to read its counts."""
+    return _in_process(job) if job.in_process else contextlib.nullcontext((_base_url(job), None))
+
+
+def _base_url(job: Job) -> str:
+    if job.config.base_url is None:
+        raise ConfigError("--base-url: is needed")
+    return job.config.base_url
+
+
+@contextlib.contextmanager
+def _in_process(job: Job) -> Iterator[tuple[str, Callable[[], Mapping[str, object]] | None]]:
+    from kvv.answer_key import canned
+    from kvv.reference import ReferenceConfig, ReferenceServer  # only this kind of run pays for the server
+
+    entries = [
+        entry for planned in job.plan.suites if planned.context.dataset is not None for entry in planned.suite.answer_key(planned.context.dataset)
+    ]
+    with ReferenceServer(ReferenceConfig(model=job.model, answers=canned(entries), seed=job.config.seed)) as server:
+        yield server.base_url, server.stats

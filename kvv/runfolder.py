@@ -1,0 +1,100 @@
+"""A run's folder: its name, its redacted configuration, and how a run is found again."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import tomli_w
+from pydantic import ValidationError
+
+from kvv.config import ConfigError, RunConfig
+from kvv.redact import redact_url
+
+STORE = "store.sqlite"
+CONFIG = "run.toml"
+#: host labels that name no vendor
+GENERIC_LABELS = frozenset({"api", "www", "inference", "gateway", "llm", "openai", "v1", "com", "ai", "net", "org", "io", "cn", "dev", "co", "xyz"})
+NAME_LIMIT = 99
+
+
+def vendor_of(base_url: str | None) -> str:
+    """A short name for the endpoint's owner, from the host; ``reference`` for our own endpoint."""
+    if base_url is None:
+        return "reference"
+    host = (urlsplit(base_url).hostname or "unknown").lower()
+    if host in ("localhost", "::1") or re.fullmatch(r"[0-9.]+", host) or ":" in host:
+        return "local" if host == "localhost" or host.startswith("127.") or host == "::1" else slug(host)
+    labels = [label for label in host.split(".") if label not in GENERIC_LABELS]
+    return slug(labels[-1]) if labels else slug(host)
+
+
+def slug(text: str, limit: int = 32) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:limit].strip("-.") or "unnamed"
+
+
+def create_folder(out: str, base_url: str | None, model: str) -> Path:
+    """``<out>/<utc>-<vendor>-<model>-<hash>/``, new, with no colon or slash from names and under 100 characters."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = f"{stamp}-{vendor_of(base_url)}-{slug(model)}-{secrets.token_hex(3)}"[:NAME_LIMIT]
+    folder = Path(out) / name
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"--out: cannot make {folder}: {error.strerror or error}") from error
+    return folder
+
+
+def write_config(folder: Path, config: RunConfig) -> None:
+    """run.toml: every option that is no default, URLs without user info or query values."""
+    table = config.model_dump(mode="json", exclude_defaults=True)
+    for name in ("base_url", "judge_base_url"):
+        if table.get(name):
+            table[name] = redact_url(table[name])
+    (folder / CONFIG).write_text("# options of this run that are no defaults; secrets are never written\n" + tomli_w.dumps(_without_none(table)), "utf-8")
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null; a field that is null inside --extra-body is kept as the word."""
+    if isinstance(value, Mapping):
+        return {key: _without_none(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_none(item) for item in value]
+    return "null" if value is None else value
+
+
+def read_config(folder: Path) -> RunConfig:
+    path = folder / CONFIG
+    try:
+        return RunConfig.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise ConfigError(f"RUN: {folder} holds no {CONFIG}: this is no run folder") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"RUN: {path}: {error}") from error
+    except ValidationError as error:
+        raise ConfigError(f"RUN: {path}: {error.errors()[0]['msg']}") from None
+
+
+def find_run(name: str, out: str = "reports") -> Path:
+    """A run folder by path, or by its name (or a unique beginning or hash of it) under ``out``; ``last`` is the newest."""
+    path = Path(name)
+    if (path / STORE).is_file():
+        return path
+    if path.name == STORE and path.is_file():
+        return path.parent
+    if path.exists():
+        raise ConfigError(f"RUN: {name} holds no {STORE}: this is no run folder")
+    found = sorted(candidate.parent for candidate in Path(out).glob(f"*/{STORE}"))
+    if name == "last" and found:
+        return found[-1]
+    matching = [folder for folder in found if folder.name.startswith(name) or folder.name.endswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    what = "no run" if not matching else f"{len(matching)} runs"
+    raise ConfigError(f"RUN: {what} {'match' if matching else 'matches'} {name!r} here or under {out}/")

@@ -1,0 +1,260 @@
+"""From a stored run to what its reports show. Everything is recomputed from the store: rendering twice gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from kvv.curl import curl_line
+from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
+from kvv.model import Area, Case, FindingKind, Level, Outcome, Stat, Verdict
+from kvv.record import policy_of, recorded_suites, suite_runs
+from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
+from kvv.store import Store, StoredExchange
+from kvv.suite import SuiteKind
+
+#: how many failed samples are shown with request and answer, over all suites
+SHOWN_WITH_BYTES = 60
+#: samples of one benchmark that are listed
+LISTED_SAMPLES = 200
+TEXT_LIMIT = 20_000
+BUDGET_REASONS = frozenset({"deadline", "max-requests", "max-tokens-total", "max-cost"})
+CONFIGURATION_REASONS = frozenset({"auth", "no-credit", "route", "body-limit", "policy", "refused"})
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVerdicts:
+    """Every planned sample of one suite with its verdict, streamed from the store as often as it is read.
+
+    Samples that were never concluded come as INCONCLUSIVE ``not-run``: nothing leaves a denominator silently.
+    """
+
+    store: Store
+    suite: str
+    blocked: bool
+    why: str
+
+    def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
+        verdicts = self.store.verdicts(self.suite)
+        known = next(verdicts, None)
+        for case, samples in self.store.cases(self.suite):
+            for sample in range(samples):
+                if known is not None and known[0] == case.id and known[1] == sample:
+                    yield replace(case, sample=sample), known[2]
+                    known = next(verdicts, None)
+                else:
+                    yield replace(case, sample=sample), self._not_run(case, sample)
+
+    def _not_run(self, case: Case, sample: int) -> Verdict:
+        if self.blocked:
+            return Verdict(case=case.id, sample=sample, outcome=Outcome.SKIP, reason="gate-failed", detail="the parameter gate failed")
+        return Verdict(case=case.id, sample=sample, outcome=Outcome.INCONCLUSIVE, reason="not-run", detail=self.why)
+
+
+def build_view(store: Store) -> RunView:
+    """The view of a run that has ended (its meta holds ``finished``)."""
+    meta = store.meta()
+    policy, runs = policy_of(meta), suite_runs(meta)
+    stop = meta.get("stop") or {}
+    finished = meta.get("finished") or meta["started"]
+    today = date.fromisoformat(finished[:10])
+    collector = Collector(policy, runs, today)
+    checks: list[CheckRow] = []
+    stats: list[Stat] = []
+    n_open = 0
+    for recorded in recorded_suites(meta):
+        suite = recorded.suite
+        blocked = bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK
+        pairs = PlannedVerdicts(store, suite.id, blocked, stop.get("sentence", "the run ended before it was asked"))
+        rows: list[CheckRow] = []
+        for case, verdict in pairs:
+            collector.add(case, verdict)
+            n_open += verdict.reason == "not-run"
+            if suite.kind is not SuiteKind.BENCHMARK or (verdict.outcome is not Outcome.PASS and len(rows) < LISTED_SAMPLES):
+                rows.append(CheckRow.under(policy, today, case, verdict))
+        checks += rows
+        if not blocked:
+            stats += suite.metrics(pairs, recorded.context)
+    latency = LatencyTally(policy)
+    for answer in _answers(store):
+        latency.add(answer)
+    decision = decide(collector, _evidence(store, meta, stats), np.random.default_rng(meta["seed"]), latency=latency)
+    return RunView(
+        run=RunFacts(
+            run_id=meta["run_id"],
+            started=meta["started"],
+            finished=finished,
+            kvv_version=meta["kvv_version"],
+            seed=meta["seed"],
+            exit_code=_exit_code(decision, stop, meta),
+            partial=n_open > 0,
+            preset=meta["preset"],
+            tier=meta["tier"],
+        ),
+        endpoint=Endpoint(base_url=meta["base_url"], model=meta["model"], vendor=meta["vendor"], upstreams=_upstreams(store)),
+        profile=meta["profile"],
+        surface=meta["surface"],
+        policy=PolicyRef(name=policy.name, sha256=policy.sha256, strict=policy.strict),
+        suites=tuple(runs),
+        decision=decision,
+        checks=tuple(_with_bytes(store, meta, checks)),
+        traffic=_traffic(store),
+        timing=timing_of(_answers(store)),
+        trouble=stop.get("sentence", ""),
+        events=tuple(RunEvent(at=event.at, kind=event.kind, message=json.dumps(event.data)) for event in store.events()),
+    )
+
+
+def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, Any]) -> int:
+    reason = stop.get("reason", "")
+    return exit_code(
+        decision.outcome,
+        usage=bool(meta.get("configuration")),
+        interrupted=reason == "interrupted",
+        budget=reason in BUDGET_REASONS,
+    )
+
+
+def _evidence(store: Store, meta: Mapping[str, Any], stats: list[Stat]) -> Evidence:
+    counts = (meta.get("server_counts") or {}).get("answers", {})
+    upstreams = _upstreams(store)
+    suites = [recorded.suite for recorded in recorded_suites(meta)]
+    return Evidence(
+        stats=stats,
+        findings=[*_findings(store), *_died(store)],
+        references={recorded.suite.id: recorded.context.references for recorded in recorded_suites(meta)},
+        server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
+        upstreams=max(1, len(upstreams)),
+    )
+
+
+def _findings(store: Store) -> Iterator[FindingGroup]:
+    for group in store.finding_groups():
+        yield FindingGroup(
+            rule=group.rule,
+            area=group.area,
+            level=group.level,
+            kind=group.kind,
+            count=group.count,
+            exchanges=group.exchanges,
+            message=group.message,
+            examples=tuple(FindingExample(exchange=example.exchange, frame=example.frame, excerpt=example.excerpt) for example in group.examples),
+            causes=group.causes,
+        )
+
+
+def _died(store: Store) -> Iterator[FindingGroup]:
+    """The endpoint stopped answering after a request: shown, and never a verdict by itself."""
+    for event in store.events():
+        if event.kind == "endpoint-died":
+            yield FindingGroup(
+                rule="availability/endpoint-died",
+                area=Area.AVAILABILITY,
+                level=Level.SHOULD,
+                kind=FindingKind.BREAKS_CLIENTS,
+                count=1,
+                exchanges=1,
+                message=f"the endpoint stopped answering after {event.data.get('case', 'a request')} ({event.data.get('reason', '')})",
+            )
+
+
+def _upstreams(store: Store) -> dict[str, int]:
+    """Provider behind the endpoint -> exchanges; one that names none counts as the endpoint itself."""
+    found: dict[str, int] = {}
+    for upstream, count in store.upstreams().items():
+        name = upstream.provider or "unnamed"
+        found[name] = found.get(name, 0) + count
+    return found if set(found) == {"unnamed"} else {name: count for name, count in found.items() if name != "unnamed"}
+
+
+def _answers(store: Store) -> Iterator[Answer]:
+    for sample in store.timing_samples():
+        yield Answer(
+            prompt_tokens=sample.prompt_tokens or 0,
+            ttft_ms=sample.first_token_ms if sample.stream else None,
+            itl_ms=sample.itl_p50_ms,
+            output_tps=sample.tokens_per_s,
+            e2e_ms=sample.total_ms,
+        )
+
+
+def _traffic(store: Store) -> Traffic:
+    traffic = store.traffic()
+    return Traffic(
+        requests=traffic["requests"],
+        attempts=traffic["attempts"],
+        retried=traffic["retried"],
+        first_try_success=traffic["first_try_success"] / traffic["requests"] if traffic["requests"] else None,
+        status=traffic["status"],
+        prompt_tokens=traffic["prompt_tokens"],
+        cached_tokens=traffic["cached_tokens"],
+        completion_tokens=traffic["completion_tokens"],
+        cost=traffic["cost"],
+    )
+
+
+# --- what is shown of failed cases -----------------------------------------------------------------
+
+
+def _with_bytes(store: Store, meta: Mapping[str, Any], rows: Iterable[CheckRow]) -> Iterator[CheckRow]:
+    """The first failed rows with request, answer and curl line; the others as they are."""
+    left = SHOWN_WITH_BYTES
+    for row in rows:
+        if left and row.verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
+            left -= 1
+            yield shown(store, meta, row)
+        else:
+            yield row
+
+
+def shown(store: Store, meta: Mapping[str, Any], row: CheckRow) -> CheckRow:
+    stored = evidence_exchange(store, row.verdict)
+    if stored is None:
+        return row
+    return replace(
+        row,
+        request=stored.body[:TEXT_LIMIT].decode("utf-8", "replace"),
+        answer=raw_answer(stored)[:TEXT_LIMIT],
+        expected=expected_text(row.case),
+        curl=curl_line(meta["base_url"], stored),
+    )
+
+
+def evidence_exchange(store: Store, verdict: Verdict) -> StoredExchange | None:
+    """The last attempt of the exchange that the verdict points at first."""
+    if not verdict.evidence:
+        return None
+    wanted = verdict.evidence[0].exchange
+    found = None
+    for stored in islice(store.exchanges(verdict.case, verdict.sample), 200):
+        if stored.exchange.identity.key == wanted:
+            found = stored
+    return found
+
+
+def raw_answer(stored: StoredExchange) -> str:
+    """The answer's frames as they came, or, where only the message was kept, the message."""
+    exchange, said = stored.exchange, stored.observation
+    head = f"HTTP {exchange.status}" if exchange.status is not None else "no answer"
+    fault = f" ({exchange.fault.kind}: {exchange.fault.detail})" if exchange.fault else ""
+    if exchange.frames_kept and exchange.frames:
+        body = "\n".join(frame.data.decode("utf-8", "replace") for frame in exchange.frames)
+    else:
+        calls = "".join(f"\n[call] {call.name} {call.arguments}" for call in said.tool_calls)
+        body = f"[reasoning] {said.reasoning}\n[content] {said.answer}{calls}\n[finish_reason] {said.finish_reason}"
+    return f"{head}{fault}\n{body}"
+
+
+def expected_text(case: Case) -> str:
+    """What would have been right, for people."""
+    inputs = case.inputs
+    if "expect" in inputs:
+        checks = "".join(f"; {name} {value}" for name, value in inputs.get("checks", {}).items())
+        return f"{inputs['expect']}{checks}"
+    return str(inputs.get("answer", ""))

@@ -1,0 +1,1 @@
+"""Running the plan: concurrency, retries, the health breaker, budgets."""

@@ -1,0 +1,21 @@
+"""What runs in a worker process: one suite's step or replay, given everything it needs."""
+
+from __future__ import annotations
+
+from kvv.model import Case, Reply, Step, Verdict
+from kvv.suite import load_suite
+
+
+def step(suite_id: str, case: Case, history: tuple[Reply, ...]) -> Step:
+    return load_suite(suite_id).step(case, history)
+
+
+def replay(suite_id: str, case: Case, replies: tuple[Reply, ...]) -> Verdict | None:
+    from kvv.rescore import replay as replayed
+
+    return replayed(load_suite(suite_id), case, list(replies))
+
+
+def alive() -> bool:
+    """For `kvv doctor`: a worker process starts and answers."""
+    return True

@@ -1,0 +1,414 @@
+"""Performs suites' steps: sends, retries transport faults only, stores, judges; stops in a reported state.
+
+The scheduler never interprets an answer beyond the outcome table: what an answer is worth is the suite's
+business, and a judged result is never asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from time import monotonic
+from typing import Protocol
+
+from kvv.model import Answered, Ask, Case, Done, Evidence, Exec, Identity, Outcome, Reply, Request, Role, Step, Verdict
+from kvv.outcome import RETRY_AFTER_CAP_S, Assessment, Standing, assess
+from kvv.profile import Profile
+from kvv.reading import Received
+from kvv.rules import rules_for
+from kvv.schedule.budget import Budget
+from kvv.schedule.health import Health
+from kvv.schedule.limits import AUTO_CEILING, Limiter
+from kvv.store import Store, StoreError
+from kvv.suite import Suite, SuiteKind
+from kvv.transport import Transport
+from kvv.wire.encode import EncodedBody, encode
+from kvv.workers import WorkerDied, WorkerError, Workers, WorkerTimeout
+
+#: attempts at one request, the first included
+ATTEMPTS = {Standing.UNAVAILABLE: 5, Standing.SERVER_ERROR: 3}
+#: pause before the second attempt, seconds; doubles with each further one
+BACKOFF_S = 0.5
+#: a step machine that runs away is our bug
+MAX_STEPS = 2_000
+#: a control is as good as new for this long (DESIGN: an accepting sibling in the same minute)
+CONTROL_FRESH_S = 60.0
+#: how often the breaker asks again before it gives the endpoint up, seconds between
+BREAKER_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+#: unwritten bytes above which no new request starts
+BACKLOG_BYTES = 64 * 1024 * 1024
+
+
+class Observer(Protocol):
+    """What the progress display wants to know."""
+
+    def concluded(self, case: Case, verdict: Verdict) -> None: ...
+    def exchanged(self, received: Received, limit: int) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """One sample to conclude. ``history`` and ``attempts`` (by identity key) come from a stored run that is resumed."""
+
+    suite: Suite
+    case: Case
+    keep_frames: bool
+    history: list[Reply] = field(default_factory=list)
+    attempts: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Stopped(Exception):
+    """The run is stopping: leave this case unconcluded, for `kvv resume`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stop:
+    """Why the run ended early; ``reason`` is a stable code, ``sentence`` is for people."""
+
+    reason: str = ""
+    sentence: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.reason)
+
+
+@dataclass(slots=True)
+class _Control:
+    identity: Identity
+    answered: Answered
+    at: float
+
+
+class Scheduler:
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        store: Store,
+        workers: Workers,
+        limiters: Mapping[Role, Limiter],
+        budget: Budget,
+        profile: Profile,
+        control: Request,
+        observer: Observer,
+        moonshot_stream: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self._transport = transport
+        self._store = store
+        self._workers = workers
+        self._limiters = limiters
+        self._budget = budget
+        self._profile = profile
+        self._control_request = control
+        self._observer = observer
+        self._moonshot_stream = moonshot_stream
+        self._jitter = random.Random(seed)
+        self._health = Health()
+        self._controls: dict[bytes, _Control] = {}
+        self._control_locks: dict[bytes, asyncio.Lock] = {}
+        self._open_road = asyncio.Event()
+        self._open_road.set()
+        self._halt = asyncio.Event()
+        self._probes = count()
+        self.stop = Stop()
+
+    # --- waves ---------------------------------------------------------------------------------
+
+    async def run(self, works: Iterable[Work]) -> None:
+        """Conclude every work of one wave, as many at once as the limiter allows, until done or stopped."""
+        queue = iter(works)
+        risky: list[Work] = []
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2 * self._limiters[Role.TARGET].ceiling):
+                group.create_task(self._take(queue, risky))
+        for work in risky:
+            await self._alone(work)
+
+    async def _alone(self, work: Work) -> None:
+        """A case that has brought engines down runs with nothing beside it, and the endpoint is asked for a sign of life after it."""
+        await self._take(iter([work]), None)
+        if not self.stop:
+            found = await self._probe(BREAKER_PAUSES_S)
+            if found.standing not in (Standing.ANSWERED, Standing.REFUSED):
+                self._died(found, work.case.key)
+
+    async def _take(self, queue: Iterator[Work], risky: list[Work] | None) -> None:
+        """Conclude works until none is left; risky ones are put aside where there is a list for them."""
+        for work in queue:
+            if risky is not None and work.case.risk:
+                risky.append(work)
+                continue
+            await self._store.drained(BACKLOG_BYTES)
+            self._check_budget()
+            if self.stop:
+                return
+            try:
+                await self._conclude(work)
+            except _Stopped:
+                return
+
+    def halt(self, reason: str, sentence: str) -> None:
+        """Start no more requests; what is in flight may finish. The first reason stays."""
+        if not self.stop:
+            self.stop = Stop(reason=reason, sentence=sentence)
+            self._store.put_event("stop", {"reason": reason, "sentence": sentence})
+        self._halt.set()
+        self._open_road.set()
+
+    def _check_budget(self) -> None:
+        reason = self._budget.exceeded()
+        if reason:
+            self.halt(reason, f"the budget --{reason} is used up")
+
+    # --- one case ------------------------------------------------------------------------------
+
+    async def _conclude(self, work: Work) -> None:
+        history = work.history
+        for number in range(len(history), MAX_STEPS):
+            step = await self._next_step(work, history)
+            match step:
+                case Done(verdict=verdict):
+                    self._store.put_verdict(verdict)
+                    self._observer.concluded(work.case, verdict)
+                    return
+                case Ask(requests=requests):
+                    try:
+                        history.append(await self._ask(work, number, requests))
+                    except ExceptionGroup as group:
+                        # a decoder or rule of ours raised: this case is ERROR, the run goes on; a store that cannot write ends it
+                        if group.subgroup(StoreError):
+                            raise
+                        self._error(work.case, "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions))
+                        return
+                case Exec():
+                    raise NotImplementedError("no suite of this version executes commands")
+        self._error(work.case, f"the suite {work.suite.id} took more than {MAX_STEPS} steps")
+
+    async def _next_step(self, work: Work, history: list[Reply]) -> Step:
+        """The suite's next step; a judge that hangs makes the sample unscorable, one that raises is our error."""
+        suite, case = work.suite, work.case
+        try:
+            if suite.judge_timeout_s is None or not history:
+                return suite.step(case, history)
+            step: Step = await self._workers.run("kvv.schedule.remote:step", suite.id, case, tuple(history), timeout_s=suite.judge_timeout_s)
+        except (WorkerTimeout, WorkerDied) as error:
+            reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
+            return Done(verdict=_verdict(case, Outcome.INCONCLUSIVE, reason, str(error), history, suite.version))
+        except WorkerError as error:
+            return Done(verdict=_verdict(case, Outcome.ERROR, "judge-raised", str(error), history, suite.version))
+        except Exception as error:  # noqa: BLE001 - the one place where a judge is guarded: our bug must not end the run
+            return Done(verdict=_verdict(case, Outcome.ERROR, "judge-raised", f"{type(error).__name__}: {error}", history, suite.version))
+        return step
+
+    def _error(self, case: Case, detail: str) -> None:
+        verdict = _verdict(case, Outcome.ERROR, "harness-raised", detail, [], "1")
+        self._store.put_verdict(verdict)
+        self._observer.concluded(case, verdict)
+
+    async def _ask(self, work: Work, number: int, requests: tuple[Request, ...]) -> tuple[Answered, ...]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._answer(work, number, index, request)) for index, request in enumerate(requests)]
+        replies = [task.result() for task in tasks]
+        if any(reply is None for reply in replies):
+            raise _Stopped
+        return tuple(reply for reply in replies if reply is not None)
+
+    async def _answer(self, work: Work, number: int, index: int, request: Request) -> Answered | None:
+        """The last attempt at a request, or None when the run stopped first."""
+        identity = Identity(case=work.case.id, sample=work.case.sample, step=number, ask=index, purpose=request.purpose)
+        body = encode(request.body)
+        try:
+            if request.purpose == "control":
+                return await self._shared_control(work, identity, request, body)
+            return await self._attempts(work, identity, request, body)
+        except _Stopped:
+            return None
+
+    async def _shared_control(self, work: Work, identity: Identity, request: Request, body: EncodedBody) -> Answered:
+        """An answered control of the last minute with the same bytes serves again."""
+        key = b"".join(body.parts) + request.path.encode()
+        async with self._control_locks.setdefault(key, asyncio.Lock()):
+            known = self._controls.get(key)
+            if known and monotonic() - known.at < CONTROL_FRESH_S:
+                self._store.put_alias(identity, known.identity)
+                return known.answered
+            answered = await self._attempts(work, identity, request, body)
+            if assess(answered.exchange, answered.observation).standing is Standing.ANSWERED:
+                self._controls[key] = _Control(identity, answered, monotonic())
+            else:
+                self._controls.pop(key, None)
+            return answered
+
+    # --- attempts ------------------------------------------------------------------------------
+
+    async def _attempts(self, work: Work, identity: Identity, request: Request, body: EncodedBody) -> Answered:
+        first = work.attempts.get(identity.key, 0)
+        contract = work.suite.kind is not SuiteKind.BENCHMARK
+        for tried in count(1):
+            await self._open_road.wait()
+            received = await self._send(identity, first + tried, request, body, keep_frames=work.keep_frames)
+            found = assess(received.exchange, received.observation)
+            self._learn(found, received, request.role, work.case)
+            answered = Answered(request=request, exchange=received.exchange, observation=received.observation, findings=received.findings)
+            if found.standing in (Standing.ANSWERED, Standing.REFUSED) or self._gives_up(found, tried, contract=contract):
+                return await self._settled(work.case, found, answered)
+            await self._pause(self._wait_s(found, tried))
+        raise AssertionError("unreachable")
+
+    async def _send(self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool) -> Received:
+        limiter = self._limiters[request.role]
+        async with limiter.slot(request.expect_prompt_tokens or body.size // 4):
+            self._check_budget()
+            if self.stop:
+                raise _Stopped
+            self._budget.count_request()
+            rules = rules_for(self._profile, request, moonshot_stream=self._moonshot_stream) if request.role is not Role.JUDGE else None
+            received = await self._transport.send(
+                request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=keep_frames, deadline=self._budget.remaining_s()
+            )
+        cost = self._budget.count_usage(received.observation) if request.role is not Role.JUDGE else None
+        self._store.put_exchange(received, request, body, cost=cost)
+        self._observer.exchanged(received, limiter.limit)
+        return received
+
+    def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
+        limiter = self._limiters[role]
+        if found.standing in (Standing.ANSWERED, Standing.REFUSED):
+            limiter.answered(received.exchange.timing.first_token_ms)
+        elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
+            self._store.put_event("limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key})
+
+    def _gives_up(self, found: Assessment, tried: int, *, contract: bool) -> bool:
+        if not found.retry or self.stop:
+            return True
+        if found.retry_after_s is not None and found.retry_after_s > RETRY_AFTER_CAP_S:
+            return True
+        if contract and _repeated_by_the_case(found):
+            # a contract case repeats crashes itself, between controls: three of three is a verdict there
+            return True
+        return tried >= ATTEMPTS.get(found.standing, 2)
+
+    def _wait_s(self, found: Assessment, tried: int) -> float:
+        backoff = BACKOFF_S * 2.0 ** (tried - 1) * (0.75 + 0.5 * self._jitter.random())
+        return max(backoff, found.retry_after_s or 0.0)
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but not beyond a stop; the caller's next send raises then."""
+        remaining = self._budget.remaining_s()
+        if remaining is not None:
+            seconds = min(seconds, remaining)
+        try:
+            await asyncio.wait_for(self._halt.wait(), timeout=seconds)
+        except TimeoutError:
+            return
+
+    async def _settled(self, case: Case, found: Assessment, answered: Answered) -> Answered:
+        """Feed the health breaker with a request's final standing, and find out what silence means."""
+        if found.standing in (Standing.ANSWERED, Standing.REFUSED):
+            self._health.answered()
+            return answered
+        self._health.unanswered(case.key, found.reason)
+        grave = found.standing is Standing.CONFIGURATION and found.reason in ("auth", "no-credit", "route")
+        if (grave or self._health.open) and self._open_road.is_set() and not self.stop:
+            await self._break(case, found)
+        if self.stop:
+            # the endpoint is gone or the run is over: this case is not concluded, `kvv resume` asks it again
+            raise _Stopped
+        return answered
+
+    async def _break(self, case: Case, found: Assessment) -> None:
+        """Hold all requests and ask the control; go on when it answers, end the run when it does not."""
+        self._open_road.clear()
+        self._store.put_event("breaker-open", {"reason": found.reason, "case": case.key, "detail": found.detail})
+        self._observer.note(f"the endpoint does not answer ({found.reason}); asking a control request")
+        last = await self._probe(BREAKER_PAUSES_S)
+        if last.standing in (Standing.ANSWERED, Standing.REFUSED):
+            self._health.answered()
+            self._store.put_event("breaker-closed", {})
+        elif not self.stop:
+            self._died(last, next(iter(self._health.silent), case.key))
+        self._open_road.set()
+
+    def _died(self, found: Assessment, after: str) -> None:
+        """The endpoint answered before and does not answer any more."""
+        died = found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR)
+        if died:
+            self._store.put_event("endpoint-died", {"case": after, "reason": found.reason})
+        self.halt("endpoint-died" if died else found.reason, sentence(found, started=True, after=after if died else ""))
+
+    async def reach(self) -> Assessment:
+        """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
+        pauses = tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Standing.UNAVAILABLE] - 1))
+        found = await self._probe(pauses)
+        if found.standing is not Standing.ANSWERED and not self.stop:
+            wrong = sentence(found, started=False)
+            budget = self._budget.exceeded()
+            if budget:
+                self.halt(budget, f"{wrong}; the budget --{budget} ended the run")
+            else:
+                self.halt(found.reason if found.standing is Standing.CONFIGURATION else f"unreachable-{found.reason}", wrong)
+        return found
+
+    async def _probe(self, pauses: tuple[float, ...]) -> Assessment:
+        """Send the control until it is answered or the pauses are used up; past the limiter and the closed road."""
+        request = self._control_request
+        body = encode(request.body)
+        probe = next(self._probes)
+        for attempt, pause in enumerate((*pauses, None), start=1):
+            identity = Identity(case="kvv/reachability", sample=probe, step=0, ask=0, purpose="liveness")
+            rules = rules_for(self._profile, request, moonshot_stream=self._moonshot_stream)
+            self._budget.count_request()
+            received = await self._transport.send(
+                request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=True, deadline=self._budget.remaining_s()
+            )
+            self._store.put_exchange(received, request, body, cost=self._budget.count_usage(received.observation))
+            found = assess(received.exchange, received.observation)
+            too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
+            if not found.retry or pause is None or too_long or self.stop or self._budget.exceeded():
+                return found
+            await self._pause(max(pause, found.retry_after_s or 0.0))
+        raise AssertionError("unreachable")
+
+
+def _repeated_by_the_case(found: Assessment) -> bool:
+    return found.standing is Standing.SERVER_ERROR or found.reason in ("first-byte-timeout", "idle-timeout", "cut", "reset")
+
+
+def _verdict(case: Case, outcome: Outcome, reason: str, detail: str, history: list[Reply], scorer: str) -> Verdict:
+    exchanges = [answered.exchange.identity.key for reply in history if isinstance(reply, tuple) for answered in reply]
+    return Verdict(
+        case=case.id,
+        sample=case.sample,
+        outcome=outcome,
+        reason=reason,
+        detail=detail[:500],
+        evidence=tuple(Evidence(exchange=key) for key in exchanges[-3:]),
+        scorer=scorer,
+    )
+
+
+def sentence(found: Assessment, *, started: bool, after: str = "") -> str:
+    """One sentence that says what is wrong with an endpoint that gave no answer."""
+    detail = f": {found.detail}" if found.detail and not found.detail.startswith("HTTP ") else ""
+    when = f"stopped answering after {after}" if after else "does not answer"
+    match found.standing:
+        case Standing.UNAVAILABLE if found.reason == "connect":
+            return f"the endpoint {when}: nothing accepts connections there{detail}"
+        case Standing.UNAVAILABLE if found.reason in ("first-byte-timeout", "total-timeout"):
+            return f"the endpoint {when}: it accepts requests but sends nothing back in the time allowed"
+        case Standing.UNAVAILABLE | Standing.SERVER_ERROR if found.reason.startswith("http-"):
+            verb = "now answers" if started else "answers"
+            return f"the endpoint {verb} HTTP {found.reason[5:]} even to the simplest valid request{detail}"
+        case Standing.UNAVAILABLE | Standing.SERVER_ERROR:
+            return f"the endpoint {when} ({found.reason}){detail}"
+        case Standing.CONFIGURATION:
+            return f"the endpoint refuses to serve this account or route ({found.reason}){detail}"
+        case Standing.REFUSED:
+            return f"the endpoint refuses the simplest valid request{detail}"
+        case _:
+            return f"this is no chat-completions endpoint: it answers the simplest request with {found.reason}{detail}"

@@ -1,0 +1,19 @@
+"""The store of a run. The only package that imports sqlite3."""
+
+from __future__ import annotations
+
+from kvv.store.errors import NotStorableError, StoreError
+from kvv.store.rows import FindingGroup, RoleTraffic, StoredEvent, StoredExchange, TimingSample, Traffic
+from kvv.store.store import Store
+
+__all__ = [
+    "FindingGroup",
+    "NotStorableError",
+    "RoleTraffic",
+    "Store",
+    "StoreError",
+    "StoredEvent",
+    "StoredExchange",
+    "TimingSample",
+    "Traffic",
+]

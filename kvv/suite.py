@@ -1,0 +1,189 @@
+"""What a suite is, and the registry of suites.
+
+A suite is data and pure functions: it opens no file, socket, clock or random source. The engine hands it a
+``Context``; it answers with cases, steps (sans-IO) and metrics.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, ClassVar
+
+from kvv.answers import KeyEntry
+from kvv.model import Answered, Area, Ask, Case, Done, History, Request, Stat, Step, Verdict
+from kvv.outcome import unanswered
+from kvv.profile import Profile, ThinkMode
+from kvv.tokens import Tokenizer
+
+
+class SuiteKind(StrEnum):
+    GATE = "gate"
+    CONTRACT = "contract"
+    BENCHMARK = "benchmark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is sent for one suite after profile, preset, tier and flags were laid over each other."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stream: bool = True
+    samples: int = 1
+    thinking: bool | None = None
+    think_mode: ThinkMode | None = None
+    effort: str | None = None
+    variant: str = ""
+    expect_completion_tokens: int = 2_000
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Rows in the public data set's own columns, and where they came from (``fixture`` when they ship with us)."""
+
+    rows: Sequence[Mapping[str, Any]]
+    origin: str
+    revision: str
+    sha256: str = ""
+    fixture: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRun:
+    """Per-case results of one earlier run: case id -> the ``values`` of each of its samples, in order."""
+
+    name: str
+    model: str
+    cases: Mapping[str, Sequence[Mapping[str, float]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything a suite may know. ``expected`` is the reference endpoint's own count of right answers, when it is ours."""
+
+    model: str
+    profile: Profile
+    settings: Settings
+    tier: str = "smoke"
+    preset: str = ""
+    dataset: Dataset | None = None
+    references: Sequence[ReferenceRun] = ()
+    seed: int = 0
+    other_model: str = ""
+    tokenizer: Tokenizer | None = None
+
+    def body(self, messages: Sequence[Any], **fields: Any) -> dict[str, Any]:
+        """A chat-completions body with this suite's model, sampling and thinking switch; ``fields`` go over them.
+
+        A field whose value is None is left out; ``extra_body`` goes over everything.
+        """
+        settings = self.settings
+        body: dict[str, Any] = {"model": self.model, "messages": messages}
+        body |= {"temperature": settings.temperature, "top_p": settings.top_p, "max_tokens": settings.max_tokens}
+        body |= self.profile.thinking_body(on=settings.thinking, effort=settings.effort, mode=settings.think_mode)
+        if settings.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body |= fields
+        body |= settings.extra_body
+        return {key: value for key, value in body.items() if value is not None}
+
+
+class Suite(ABC):
+    """Base of every suite. ``version`` is the scorer's version: raise it when a verdict could change."""
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+    kind: ClassVar[SuiteKind]
+    areas: ClassVar[tuple[Area, ...]]
+    version: ClassVar[str] = "1"
+    #: judged in a worker process that is killed after this many seconds; None judges in the engine's own process
+    judge_timeout_s: ClassVar[float | None] = None
+    #: name of the data set's entry in data.py's table, None for suites without data
+    dataset: ClassVar[str | None] = None
+    #: the suite runs without data too; a data set is read only when ``--data`` names one
+    dataset_optional: ClassVar[bool] = False
+    #: the row whose hits the reference endpoint counts too, on shipped data
+    counted: ClassVar[str] = ""
+    #: what the suite needs beside the endpoint: "judge", "sandbox"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def cases(self, context: Context) -> Sequence[Case]:
+        """Every case once, with ``sample`` 0; the planner repeats a benchmark's cases ``settings.samples`` times."""
+
+    def samples(self, case: Case, context: Context) -> int:
+        """How often this case is asked."""
+        return context.settings.samples
+
+    @abstractmethod
+    def step(self, case: Case, history: History) -> Step:
+        """The next thing to do, given every reply so far. Pure: replay calls it with stored replies."""
+
+    def answer_key(self, dataset: Dataset) -> Sequence[KeyEntry]:
+        """What the reference endpoint answers to this data set's prompts, right and wrong; [] where it needs no key."""
+        return ()
+
+    @abstractmethod
+    def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
+        """One row per metric, exactly one of them primary; [] for suites judged case by case."""
+
+
+class SingleTurn(Suite):
+    """One request, one judgement."""
+
+    @abstractmethod
+    def request(self, case: Case) -> Request: ...
+
+    @abstractmethod
+    def judge(self, case: Case, answered: Answered) -> Verdict:
+        """Called only for an answered completion; what else may come back is judged by the outcome table."""
+
+    def step(self, case: Case, history: History) -> Step:
+        if not history:
+            return Ask(requests=(self.request(case),))
+        replies = history[-1]
+        assert isinstance(replies, tuple)
+        verdict = unanswered(case, replies[0])
+        return Done(verdict=verdict or self.judge(case, replies[0]))
+
+
+#: folder name -> class name; the order is the order of the report
+BUILT_IN: Mapping[str, str] = {
+    "params": "ParamsSuite",
+    "dynamic_tools": "DynamicToolsSuite",
+    "tool_choice": "ToolChoiceSuite",
+    "response_format": "ResponseFormatSuite",
+    "thinking": "ThinkingSuite",
+    "usage": "UsageSuite",
+    "errors": "ErrorsSuite",
+    "aime2025": "Aime2025Suite",
+    "toolcall": "ToolcallSuite",
+}
+
+
+class SuiteError(ValueError):
+    """A suite that does not exist; the message is one line."""
+
+
+def load_suite(name: str) -> Suite:
+    """The suite with this id, built in or registered under the entry-point group ``kvv.suites``."""
+    if name in BUILT_IN:
+        suite_class = getattr(import_module(f"kvv.suites.{name}.suite"), BUILT_IN[name])
+        suite: Suite = suite_class()
+        return suite
+    for entry in entry_points(group="kvv.suites"):
+        if entry.name == name:
+            plugged: Suite = entry.load()()
+            return plugged
+    raise SuiteError(f"no suite {name!r}; known: {', '.join(suite_ids())}")
+
+
+def suite_ids() -> list[str]:
+    return [*BUILT_IN, *sorted(entry.name for entry in entry_points(group="kvv.suites") if entry.name not in BUILT_IN)]

@@ -1,0 +1,1 @@
+"""What each command-line verb does; parsing is in cli.py."""

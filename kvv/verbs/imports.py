@@ -1,0 +1,87 @@
+"""`kvv import`: recorded results of another tool become a run, judged under our rules, with the same reports."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvv import __version__
+from kvv.config import ConfigError, RunConfig, load_config
+from kvv.finish import record_ending, write_reports
+from kvv.importers import Imported, ImportFileError, Record, import_k2vv
+from kvv.job import Job, prepare_suite
+from kvv.model import Answered, Case, Verdict
+from kvv.plan import Plan, PlannedSuite
+from kvv.reading import Received
+from kvv.record import run_meta
+from kvv.rescore import judge_replies
+from kvv.run import Ending
+from kvv.runfolder import STORE, create_folder, write_config
+from kvv.store import Store
+from kvv.suite import Suite
+from kvv.wire.encode import encode
+from kvv.workers import Workers
+
+#: samples judged at once
+AT_ONCE = 16
+#: options of this verb that no run knows
+OWN_OPTIONS = frozenset({"verb", "tool", "file", "requests"})
+
+
+def import_results(arguments: argparse.Namespace) -> int:
+    try:
+        imported = import_k2vv(Path(arguments.file), Path(arguments.requests))
+    except ImportFileError as error:
+        raise ConfigError(f"FILE: {error}") from error
+    config = load_config(_flags(arguments), environ={})
+    job = _job(config, imported, config.model or imported.model)
+    folder = create_folder(config.out, None, job.model)
+    write_config(folder, config)
+    source = Path(arguments.file).name
+    meta = {**run_meta(job, folder.name, __version__), "base_url": f"recorded results: {source}", "vendor": "imported", "imported": arguments.tool}
+    store = Store.create(folder / STORE, meta)
+    try:
+        item = job.plan.suites[0]
+        store.put_cases(item.cases, item.samples)
+        for note in imported.notes:
+            store.put_event("import-note", {"note": note})
+        asyncio.run(_judge_all(store, item, imported))
+        record_ending(store, Ending())
+        return write_reports(config, store, folder)
+    finally:
+        store.close()
+
+
+def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for name, value in vars(arguments).items() if name not in OWN_OPTIONS and value not in (None, [])}
+
+
+def _job(config: RunConfig, imported: Imported, model: str) -> Job:
+    """A job whose only suite is the imported one; nothing of it is ever sent."""
+    job = prepare_suite(config, imported.suite, model=model, dataset=imported.dataset)
+    item = job.plan.suites[0]
+    recorded = replace(item, cases=imported.cases, samples=imported.samples)
+    return replace(job, plan=Plan(suites=[recorded], skipped=[], prices=None))
+
+
+async def _judge_all(store: Store, item: PlannedSuite, imported: Imported) -> None:
+    cases = {case.id: case for case in imported.cases}
+    async with Workers() as workers:
+        for start in range(0, len(imported.records), AT_ONCE):
+            batch = imported.records[start : start + AT_ONCE]
+            verdicts = await asyncio.gather(*(_judge(store, workers, item.suite, cases[record.case], record) for record in batch))
+            for verdict in verdicts:
+                store.put_verdict(verdict)
+
+
+async def _judge(store: Store, workers: Workers, suite: Suite, case: Case, record: Record) -> Verdict:
+    received = Received(exchange=record.exchange, observation=record.observation, findings=record.findings)
+    store.put_exchange(received, record.request, encode(record.request.body))
+    answered = Answered(request=record.request, exchange=record.exchange, observation=record.observation, findings=record.findings)
+    verdict = await judge_replies(workers, suite, replace(case, sample=record.sample), [(answered,)])
+    if verdict is None:
+        raise RuntimeError(f"the suite {suite.id} wants more than one recorded answer")
+    return verdict

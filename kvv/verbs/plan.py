@@ -1,0 +1,153 @@
+"""`kvv plan` and `kvv doctor`: what would happen, before anything is sent."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from kvv.config import ConfigError, load_config
+from kvv.job import Job, prepare
+from kvv.plan import PlannedSuite, cost_of
+from kvv.report.text import plain
+from kvv.stats.power import binary_design
+from kvv.stats.power import detectable as detectable_loss
+from kvv.suite import SuiteKind
+from kvv.workers import Workers
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    from kvv.verbs.run import flags_of
+
+    config = load_config(flags_of(arguments))
+    job = prepare(config)
+    print(json.dumps(plan_facts(job), indent=2) if config.json_output else plain(plan_table(job)))
+    return 0
+
+
+def plan_facts(job: Job) -> dict[str, Any]:
+    """The plan as data: suites, requests, tokens, dollars uncached, detectable difference."""
+    return {
+        "profile": job.profile.id,
+        "surface": job.profile.surface.value,
+        "suites": [_suite_facts(job, item) for item in job.plan.suites],
+        "skipped": [{"suite": item.suite, "reason": item.reason} for item in job.plan.skipped],
+        "requests": job.plan.requests,
+        "prompt_tokens": job.plan.prompt_tokens,
+        "completion_tokens": job.plan.completion_tokens,
+        "cost_usd": job.plan.cost,
+    }
+
+
+def _suite_facts(job: Job, item: PlannedSuite) -> dict[str, Any]:
+    prices = job.plan.prices
+    return {
+        "suite": item.suite.id,
+        "cases": len(item.cases),
+        "requests": item.n,
+        "prompt_tokens": item.prompt_tokens,
+        "completion_tokens": item.completion_tokens,
+        "cost_usd": None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens),
+        "detectable": detectable(item),
+        "data": None if item.context.dataset is None else item.context.dataset.origin,
+    }
+
+
+def detectable(item: PlannedSuite) -> float | None:
+    """The loss this many questions and samples show with 80 % power: score .8 and a correlation of .5 with the reference assumed."""
+    if item.suite.kind is not SuiteKind.BENCHMARK or not item.cases:
+        return None
+    samples = max(item.samples.values(), default=1)
+    return round(detectable_loss(binary_design(len(item.cases), 0.8, 0.5, k_vendor=samples, k_reference=samples).se), 4)
+
+
+def plan_table(job: Job) -> str:
+    """The plan for people, one line a suite."""
+    lines = [
+        f"plan: {job.plan.requests:,} requests, about {_tokens(job.plan.prompt_tokens)} in and {_tokens(job.plan.completion_tokens)} out{_money(job.plan.cost)}"
+    ]
+    for item in job.plan.suites:
+        cost = None if job.plan.prices is None else cost_of(job.plan.prices, item.prompt_tokens, item.completion_tokens)
+        seen = detectable(item)
+        power = f", would see a loss of {100 * seen:.1f} points" if seen else ""
+        lines.append(
+            f"  {item.suite.id}: {len(item.cases)} cases, {item.n} requests, {_tokens(item.prompt_tokens + item.completion_tokens)}{_money(cost)}{power}"
+        )
+    lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
+    return "\n".join(lines)
+
+
+def _tokens(n: int) -> str:
+    return f"{n / 1e6:.1f}M tokens" if n >= 1_000_000 else f"{n / 1e3:.0f}k tokens"
+
+
+def _money(cost: float | None) -> str:
+    return "" if cost is None else f", about ${cost:,.2f}"
+
+
+# --- doctor --------------------------------------------------------------------------------------
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """One line a check; exit 2 when something a run needs is broken."""
+    from kvv.verbs.run import flags_of
+
+    broken = False
+    for good, text in _examine(flags_of(arguments)):
+        broken |= good is False
+        print(plain(f"{'ok     ' if good else 'missing' if good is None else 'BROKEN '} {text}"))
+    return 2 if broken else 0
+
+
+def _examine(flags: dict[str, Any]) -> Iterator[tuple[bool | None, str]]:
+    """(True: fine, None: absent but optional, False: broken; what)."""
+    yield sys.version_info >= (3, 11), f"Python {platform.python_version()} on {platform.system()}"
+    for package in ("aiohttp", "datasets", "jsonschema", "math-verify", "scipy", "zstandard"):
+        try:
+            yield True, f"{package} {version(package)}"
+        except PackageNotFoundError:
+            yield False, f"{package} is not installed"
+    yield _workers_start(), "worker processes for scoring start"
+    for name, needed_by in (
+        ("bwrap", "swebench without a container engine"),
+        ("docker", "swebench with published images"),
+        ("podman", "swebench with published images"),
+    ):
+        found = shutil.which(name)
+        yield (True if found else None), f"{name}: {'found' if found else f'not found (for {needed_by})'}"
+    try:
+        config = load_config(flags)
+    except ConfigError as error:
+        yield False, str(error)
+        return
+    for name in (config.api_key_env, config.judge_api_key_env):
+        yield (True if os.environ.get(name) else None), f"environment variable {name}: {'set' if os.environ.get(name) else 'not set'}"
+    yield (
+        (True if config.base_url else None),
+        "an endpoint is named" if config.base_url else "no endpoint is named: runs ask our own reference endpoint",
+    )
+    try:
+        job = prepare(config)
+    except ConfigError as error:
+        yield False, str(error)
+        return
+    yield True, f"profile {job.profile.id} ({job.profile_reason})"
+    for item in job.plan.suites:
+        yield True, f"suite {item.suite.id}: {len(item.cases)} cases"
+    for skipped in job.plan.skipped:
+        yield None, f"suite {skipped.suite}: skipped, {skipped.reason}"
+
+
+def _workers_start() -> bool:
+    async def probe() -> bool:
+        async with Workers(count=1) as workers:
+            return await workers.run("kvv.schedule.remote:alive", timeout_s=60.0) is True
+
+    return asyncio.run(probe())

@@ -1,0 +1,181 @@
+"""`kvv report`, `kvv score`, `kvv show`: a stored run, offline."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kvv.config import ConfigError, RunConfig
+from kvv.curl import curl_line
+from kvv.finish import FORMATS, write_reports
+from kvv.model import Case, Verdict
+from kvv.report.text import plain
+from kvv.report.view import CheckRow
+from kvv.rescore import rescore
+from kvv.runfolder import STORE, find_run, read_config
+from kvv.runview import build_view, evidence_exchange, expected_text, raw_answer, shown
+from kvv.store import Store, StoredExchange, StoreError
+
+
+@contextmanager
+def opened(run: str, out: str | None, *, read_only: bool = True) -> Iterator[tuple[Store, Path]]:
+    folder = find_run(run, out or "reports")
+    try:
+        store = Store.open(folder / STORE, read_only=read_only)
+    except StoreError as error:
+        raise ConfigError(f"RUN: {error}") from error
+    try:
+        yield store, folder
+    finally:
+        store.close()
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Prints one format, or writes several with --to; exit code 0 whatever the verdict: the reports say it."""
+    names = [name for name in arguments.format.split(",") if name]
+    unknown = [name for name in names if name not in FORMATS]
+    if unknown or not names:
+        raise ConfigError(f"--format: no format {(unknown or [''])[0]!r}; known: {', '.join(FORMATS)}")
+    if len(names) > 1 and not arguments.to:
+        raise ConfigError("--format: several formats need --to DIR")
+    with opened(arguments.run, arguments.out) as (store, _):
+        view = build_view(store)
+    if not arguments.to:
+        sys.stdout.write(FORMATS[names[0]][1](view))
+        return 0
+    target = Path(arguments.to)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            file_name, render = FORMATS[name]
+            (target / file_name).write_text(render(view), "utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"--to: cannot write to {target}: {error.strerror or error}") from error
+    return 0
+
+
+def score(arguments: argparse.Namespace) -> int:
+    """Judges again, says what changed, writes the reports anew; the run's exit code under the new verdicts."""
+    with opened(arguments.run, arguments.out, read_only=False) as (store, folder):
+        judged, changes = asyncio.run(rescore(store))
+        store.put_event("rescored", {"judged": judged, "changed": len(changes)})
+        store.flush()
+        print(f"{judged} samples judged again, {len(changes)} verdicts changed", file=sys.stderr)
+        for change in changes[:50]:
+            line = f"{change.case}#{change.sample}: {change.before.outcome} {change.before.reason} -> {change.after.outcome} {change.after.reason}"
+            print(plain(line), file=sys.stderr)
+        if len(changes) > 50:
+            print(f"... and {len(changes) - 50} more", file=sys.stderr)
+        config = read_config(folder).model_copy(
+            update={"json_output": bool(arguments.json_output), "quiet": bool(arguments.quiet), "as_reference": None}
+        )
+        return write_reports(RunConfig.model_validate(config.model_dump()), store, folder)
+
+
+# --- show ----------------------------------------------------------------------------------------
+
+
+def show(arguments: argparse.Namespace) -> int:
+    case_id, _, number = arguments.case.partition("#")
+    if number and not number.isdecimal():
+        raise ConfigError(f"CASE: wants ID or ID#SAMPLE, got {arguments.case!r}")
+    with opened(arguments.run, arguments.out) as (store, folder):
+        meta = store.meta()
+        try:
+            case = store.case(case_id)
+        except StoreError as error:
+            raise ConfigError(f"CASE: {error}{_suggestion(store, case_id)}") from error
+        verdict = store.verdict(case_id, int(number or 0))
+        if verdict is None:
+            print(plain(f"{arguments.case} has no verdict in {folder}: it was not concluded"))
+            return 3
+        row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level))
+        stored = evidence_exchange(store, verdict)
+    if arguments.json_output:
+        print(json.dumps(_facts(case, verdict, row, stored), indent=1, default=str))
+    else:
+        print("\n".join(_lines(case, verdict, row, stored)))
+    if arguments.export and stored is not None:
+        _export(Path(arguments.export), case, verdict, stored, meta)
+    return 0
+
+
+def _suggestion(store: Store, case_id: str) -> str:
+    close = [case.id for case, _ in store.cases() if case_id in case.id][:3]
+    return f"; did you mean {', '.join(close)}?" if close else ""
+
+
+def _facts(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange | None) -> dict[str, Any]:
+    return {
+        "case": case.id,
+        "sample": verdict.sample,
+        "level": case.level.value,
+        "area": case.area.value,
+        "requirement": case.requirement,
+        "source": case.source,
+        "outcome": verdict.outcome.value,
+        "reason": verdict.reason,
+        "detail": verdict.detail,
+        "values": dict(verdict.values),
+        "facts": dict(verdict.facts),
+        "expected": row.expected,
+        "request": row.request,
+        "answer": row.answer,
+        "curl": row.curl,
+        "findings": []
+        if stored is None
+        else [{"rule": finding.rule, "level": finding.level.value, "message": finding.message} for finding in stored.findings],
+    }
+
+
+def _lines(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange | None) -> Iterator[str]:
+    yield plain(f"{verdict.outcome.value.upper()} {case.id}#{verdict.sample} ({case.level}, {case.area}) {verdict.reason}")
+    yield plain(f"  requirement: {case.requirement}")
+    yield plain(f"  source: {case.source}")
+    if verdict.detail:
+        yield plain(f"  found: {verdict.detail}")
+    if row.expected:
+        yield plain(f"  expected: {row.expected}")
+    for name, value in verdict.facts.items():
+        yield plain(f"  {name}: {value}", 300)
+    if stored is None:
+        return
+    yield "  request:"
+    yield from (f"    {plain(line, 2000)}" for line in row.request.splitlines()[:40])
+    yield "  answer:"
+    yield from (f"    {plain(line, 600)}" for line in row.answer.splitlines()[:60])
+    for finding in stored.findings:
+        yield plain(f"  finding ({finding.level}) {finding.rule}: {finding.message}")
+    yield f"  {plain(row.curl, 8000)}"
+
+
+def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, meta: dict[str, Any]) -> None:
+    """A small folder readable alone: the body as sent, the answer as it came, how to repeat it, a text for an issue."""
+    issue = [
+        f"# {case.id}: {verdict.reason or verdict.outcome}",
+        "",
+        f"- requirement ({case.level}): {case.requirement}",
+        f"- source: {case.source}",
+        f"- model: {meta['model']}, profile {meta['profile']} ({meta['surface']}), kvv {meta['kvv_version']}",
+        f"- asked at: {stored.exchange.started}, HTTP status: {stored.exchange.status}",
+        *(f"- {name}: {value}" for name, value in stored.exchange.headers if "id" in name),
+        f"- found: {verdict.detail}",
+        f"- expected: {expected_text(case)}",
+        *(f"- finding: {finding.rule}: {finding.message} (known causes: {', '.join(finding.causes) or 'none'})" for finding in stored.findings),
+        "",
+        "Repeat it with `sh curl.sh` (the key comes from KVV_API_KEY); `response.txt` is what came back.",
+    ]
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "body.json").write_bytes(stored.body)
+        (target / "response.txt").write_text(raw_answer(stored), "utf-8", errors="surrogatepass")
+        (target / "curl.sh").write_text(curl_line(meta["base_url"], stored) + "\n", "utf-8", errors="replace")
+        (target / "issue.md").write_text("\n".join(plain(line, 2000) for line in issue) + "\n", "utf-8")
+    except OSError as error:
+        raise ConfigError(f"--export: cannot write to {target}: {error.strerror or error}") from error

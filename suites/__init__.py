@@ -1,0 +1,1 @@
+"""The suites, one folder each; imported only as ``kvv.suites``."""

@@ -1,0 +1,1 @@
+"""AIME 2025: thirty competition problems with integer answers."""

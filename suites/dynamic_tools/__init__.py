@@ -1,0 +1,1 @@
+"""Tools declared in system messages: accepted, visible, callable, validated (Kimi K3)."""

@@ -1,0 +1,1 @@
+"""Bad requests are refused in the right form, and the endpoint survives them."""

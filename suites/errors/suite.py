@@ -1,0 +1,14 @@
+"""Bad requests are refused in the right form, and the endpoint survives them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kvv.contract import ContractSuite
+from kvv.model import Area
+
+
+class ErrorsSuite(ContractSuite):
+    id: ClassVar[str] = "errors"
+    title: ClassVar[str] = "Bad requests"
+    areas: ClassVar[tuple[Area, ...]] = (Area.ERRORS,)

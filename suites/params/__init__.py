@@ -1,0 +1,1 @@
+"""Pre-check of the decoding parameters: the gate."""

@@ -1,0 +1,1 @@
+"""Whether response_format is obeyed, and malformed ones are refused."""

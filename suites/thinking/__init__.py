@@ -1,0 +1,1 @@
+"""The thinking switch, effort, the reasoning field, and reasoning in the history."""

@@ -1,0 +1,1 @@
+"""Whether tool_choice is obeyed: auto, none, required, a named function, and nonsense."""

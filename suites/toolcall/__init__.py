@@ -1,0 +1,1 @@
+"""Tool calls in K2VV form: when does the model call, and do the calls fit their schemas?"""

@@ -1,0 +1,1 @@
+"""Token accounting: arithmetic, published constants, and the differences the K3 template fixes."""

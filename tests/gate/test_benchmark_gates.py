@@ -1,0 +1,283 @@
+"""One benchmark row: PASS, FAIL, INCONCLUSIVE and DEGRADED against each kind of reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvv.gate import Look, SuiteRun
+from kvv.model import Area, Outcome, ReferenceValue, Stat
+from kvv.stats import equal_looks, obrien_fleming, tango_interval, tango_z
+from kvv.suite import SuiteKind
+
+P, F, I, S, E = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.ERROR  # noqa: E741
+
+
+def policy(**entry: Any) -> dict[str, Any]:
+    return {"benchmark": [{"suite": "bench", "key": "score", "margin": 0.03, **entry}]}
+
+
+def table(both: int, gained: int, lost: int, neither: int) -> tuple[list[float], list[float]]:
+    """Vendor's and reference's scores of a paired table."""
+    vendor = [1.0] * both + [1.0] * gained + [0.0] * lost + [0.0] * neither
+    reference = [1.0] * both + [0.0] * gained + [1.0] * lost + [0.0] * neither
+    return vendor, reference
+
+
+def paired(bench: Any, vendor: list[float | None], reference: list[float], **entry: Any) -> Any:
+    return bench.decide(bench.answers(vendor), policy(**entry), references={"bench": [bench.reference(reference)]})
+
+
+def test_a_vendor_no_worse_passes_by_tango(bench: Any) -> None:
+    decision = paired(bench, *table(860, 25, 27, 88))
+    gate, row = decision.gates[0], decision.stats[0]
+    low = tango_interval(25, 27, 1000, 0.9).low
+    assert (gate.decision, gate.degraded, decision.outcome) == (P, False, P)
+    assert gate.method == "Tango paired score, 25 gained, 27 lost"
+    assert f"90 % interval {100 * low:+.2f} points" in gate.reason
+    assert (row.verdict, row.margin, row.reference) == (P, 0.03, ReferenceValue(value=0.887, n=1000, kind="per-case", source="official 1"))
+    assert decision.headline == "PASS, 1 of 1 suite; quality pass"
+
+
+def test_a_shown_loss_beyond_the_margin_fails(bench: Any) -> None:
+    decision = paired(bench, *table(800, 10, 80, 110))
+    assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (F, "worse-than-reference")
+
+
+def test_a_shown_loss_within_the_margin_passes_degraded(bench: Any) -> None:
+    decision = paired(bench, *table(880, 1, 14, 105))
+    assert (decision.outcome, decision.gates[0].degraded) == (P, True)
+    assert "(degraded)" in decision.headline
+
+
+def test_a_small_run_cannot_tell_and_says_how_many_more_samples_would(bench: Any) -> None:
+    decision = paired(bench, *table(50, 3, 3, 4))
+    gate = decision.gates[0]
+    assert (gate.decision, gate.reason.split(":")[0]) == (I, "cannot-tell")
+    assert "more cases (or as many repeats) would settle it" in gate.reason
+
+
+def test_the_margin_itself_is_not_enough(bench: Any) -> None:
+    """An estimate exactly at -margin is undecidable, and no number of samples is promised."""
+    decision = paired(bench, *table(900, 0, 30, 70))
+    assert "no number of samples" in decision.gates[0].reason
+
+
+def test_a_pass_must_survive_counting_the_open_samples_as_wrong(bench: Any) -> None:
+    vendor, reference = table(900, 10, 10, 80)
+    assert paired(bench, vendor, reference).outcome is P
+    holes: list[float | None] = [None if 100 <= i < 140 else v for i, v in enumerate(vendor)]
+    decision = paired(bench, holes, reference)
+    assert (decision.outcome, decision.stats[0].n_inconclusive) == (I, 40)
+
+
+def test_a_fail_must_survive_counting_the_open_samples_as_right(bench: Any) -> None:
+    vendor, reference = table(850, 0, 70, 80)
+    assert paired(bench, vendor, reference).outcome is F
+    holes: list[float | None] = [None if 850 <= i < 900 else v for i, v in enumerate(vendor)]
+    assert paired(bench, holes, reference).outcome is I
+
+
+def test_a_refused_request_counts_as_wrong_on_its_case(bench: Any) -> None:
+    answers = bench.answers([1.0] * 200)
+    refused = [bench.case("bench/q0", "bench", area=Area.ACCURACY, outcome=F, reason="valid-request-refused")]
+    decision = bench.decide([*refused, *answers[1:]], policy(), references={"bench": [bench.reference([1.0] * 200)]})
+    assert decision.gates[0].method == "Tango paired score, 0 gained, 1 lost"
+
+
+def test_repeats_are_compared_by_their_per_question_means(bench: Any) -> None:
+    rng = np.random.default_rng(3)
+    ability = np.clip(rng.beta(5, 0.6, 30), 0, 1)
+    vendor = [float(rng.random() < p) for p in ability for _ in range(32)]
+    reference = {f"bench/q{i}": [float(rng.random() < p) for _ in range(32)] for i, p in enumerate(ability)}
+    decision = bench.decide(bench.answers(vendor, samples=32), policy(margin=0.05), references={"bench": [bench.reference(reference)]})
+    assert decision.gates[0].method.startswith("paired difference, t and BCa")
+    assert decision.outcome is P
+    assert decision.stats[0].reference.n == 960
+
+
+def test_a_loss_hidden_in_repeats_is_found(bench: Any) -> None:
+    rng = np.random.default_rng(4)
+    ability = np.clip(rng.beta(5, 0.6, 30), 0, 1)
+    vendor = [float(rng.random() < p - 0.2) for p in ability for _ in range(32)]
+    reference = {f"bench/q{i}": [float(rng.random() < p) for _ in range(32)] for i, p in enumerate(ability)}
+    assert bench.decide(bench.answers(vendor, samples=32), policy(margin=0.05), references={"bench": [bench.reference(reference)]}).outcome is F
+
+
+def test_several_official_runs_are_one_k_of_n_reference(bench: Any) -> None:
+    references = [bench.reference([1.0, 0.0] * 100, name=f"official {i}") for i in range(3)]
+    decision = bench.decide(bench.answers([1.0, 0.0] * 100), policy(), references={"bench": references})
+    row = decision.stats[0].reference
+    assert (row.n, row.value, row.source) == (600, 0.5, "official 0, official 1, official 2")
+    assert decision.gates[0].method.startswith("paired difference")
+
+
+@pytest.mark.parametrize(("clustered", "expected"), [(True, I), (False, P)])
+def test_cases_of_one_conversation_are_one_cluster(bench: Any, clustered: bool, expected: Outcome) -> None:
+    """Sixty shifts of six conversations are six draws: t with 5 degrees of freedom reaches beyond 10 points, with 59 it does not."""
+    verdicts = []
+    for number, shift in enumerate((0.2, -0.2, 0.15, -0.15, 0.1, -0.1)):
+        for q in range(10):
+            cluster = f"c{number}" if clustered else ""
+            verdicts.append(bench.case(f"bench/c{number}-{q}", "bench", area=Area.LONG_CONTEXT, values={"score": 0.5 + shift}, cluster=cluster))
+    reference = bench.reference({case.id: [0.5] for case, _ in verdicts})
+    decision = bench.decide(verdicts, policy(margin=0.1), references={"bench": [reference]})
+    assert decision.gates[0].decision is expected
+    assert decision.areas["long-context"] is expected
+
+
+def test_a_reference_that_knows_too_few_of_the_cases_is_not_used(bench: Any) -> None:
+    decision = bench.decide(bench.answers([1.0] * 100), policy(), references={"bench": [bench.reference([1.0] * 60)]})
+    assert decision.gates[0].reason == "reference-too-small: it knows 60 of 100 cases"
+
+
+def test_without_a_reference_a_benchmark_is_reported_not_gated(bench: Any) -> None:
+    verdicts = [*bench.answers([1.0, 0.0]), bench.case("params/a", "params")]
+    decision = bench.decide(verdicts, policy())
+    gate = next(g for g in decision.gates if g.id == "bench/accuracy")
+    assert (gate.decision, decision.outcome, decision.quality, decision.contract) == (S, P, S, P)
+    assert decision.headline == "PASS, 2 of 2 suites; contract pass, reported, not gated: bench (gate with --reference FILE)"
+
+
+def test_a_policy_can_require_that_a_suite_is_gated(bench: Any) -> None:
+    verdicts = [*bench.answers([1.0, 0.0]), bench.case("params/a", "params")]
+    decision = bench.decide(verdicts, {**policy(), "required": {"gated": ["bench"]}})
+    assert (decision.outcome, decision.why) == (I, ("required-gate-missing: bench was reported, not gated",))
+
+
+def test_a_published_mean_shows_a_loss(bench: Any) -> None:
+    published = {"bench": ReferenceValue(value=0.9, n=1000, kind="published-mean", source="leaderboard")}
+    decision = bench.decide(bench.answers([1.0] * 400 + [0.0] * 100), policy(), published=published)
+    assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (F, "loss-shown")
+    assert decision.stats[0].reference == published["bench"]
+
+
+def test_a_published_mean_never_proves_parity(bench: Any) -> None:
+    published = {"bench": ReferenceValue(value=0.9, n=100_000, kind="published-mean", source="leaderboard")}
+    verdicts = [*bench.answers([1.0] * 4990 + [0.0] * 10), bench.case("params/a", "params")]
+    decision = bench.decide(verdicts, policy(), published=published)
+    gate = next(g for g in decision.gates if g.id == "bench/accuracy")
+    assert (gate.decision, gate.reason.split(":")[0]) == (S, "not-gated")
+
+
+def test_a_published_loss_must_survive_counting_the_open_as_right(bench: Any) -> None:
+    published = {"bench": ReferenceValue(value=0.9, n=1000, kind="published-mean", source="leaderboard")}
+    decision = bench.decide(bench.answers([1.0] * 400 + [0.0] * 60 + [None] * 40), policy(), published=published)
+    assert decision.gates[0].decision is S
+
+
+@pytest.mark.parametrize(("count", "expected"), [(3, P), (2, F), (4, F)])
+def test_fixtures_are_gated_by_equality_with_our_servers_own_count(bench: Any, count: int, expected: Outcome) -> None:
+    decision = bench.decide(bench.answers([1.0, 1.0, 1.0, 0.0]), server_counts={"bench": count})
+    assert (decision.outcome, decision.stats[0].reference.kind) == (expected, "server-count")
+
+
+def test_a_server_count_needs_every_sample(bench: Any) -> None:
+    assert bench.decide(bench.answers([1.0, 1.0, None]), server_counts={"bench": 2}).outcome is I
+
+
+def test_two_upstreams_behind_one_name_decide_nothing(bench: Any) -> None:
+    vendor, reference = table(900, 10, 10, 80)
+    decision = bench.decide(bench.answers(vendor), policy(), references={"bench": [bench.reference(reference)]}, upstreams=2)
+    assert decision.gates[0].reason == "mixed-upstream: 2 upstreams answered behind one name"
+
+
+def test_an_error_of_ours_stands_in_the_way_of_a_pass_but_not_of_a_fail(bench: Any) -> None:
+    vendor, reference = table(900, 10, 10, 80)
+    broken = bench.case("bench/q0", "bench", area=Area.ACCURACY, outcome=E)
+    decision = bench.decide([broken, *bench.answers(vendor)[1:]], policy(), references={"bench": [bench.reference(reference)]})
+    assert decision.outcome is E
+    vendor, reference = table(700, 0, 200, 100)
+    decision = bench.decide([broken, *bench.answers(vendor)[1:]], policy(), references={"bench": [bench.reference(reference)]})
+    assert decision.outcome is F
+
+
+def test_nothing_concluded_is_inconclusive(bench: Any) -> None:
+    decision = bench.decide(bench.answers([None, None]), policy(), references={"bench": [bench.reference([1.0, 1.0])]})
+    assert decision.gates[0].reason == "nothing-concluded: none of 2 samples was answered"
+
+
+def test_a_regression_gate_passes_when_no_loss_is_shown_and_it_would_have_been_seen(bench: Any) -> None:
+    entry = {"mode": "regression", "margin": 0.0, "detect": 0.03}
+    decision = paired(bench, *table(880, 12, 12, 96), **entry)
+    assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (P, "no-loss-shown")
+    small = paired(bench, *table(85, 4, 4, 7), **entry)
+    assert (small.outcome, small.gates[0].reason.split(":")[0]) == (I, "too-small-to-see")
+    worse = paired(bench, *table(880, 5, 25, 90), **entry)
+    assert worse.outcome is F
+
+
+def test_a_key_that_no_verdict_has_is_said(bench: Any) -> None:
+    decision = bench.decide(bench.answers([1.0]), policy(key="points"), references={"bench": [bench.reference([1.0])]})
+    assert decision.gates[0].reason.startswith("no-such-value")
+
+
+def test_more_than_two_percent_truncated_is_said_in_the_first_line(bench: Any) -> None:
+    answers = bench.answers([1.0] * 97) + [bench.case(f"bench/t{i}", "bench", outcome=F, values={"score": 0.0}, truncated=True) for i in range(3)]
+    assert "3.0 % of bench answers truncated" in bench.decide(answers).headline
+    assert "truncated" not in bench.decide([*answers[:97], answers[97], answers[98]], {"truncated_notice": 0.05}).headline
+
+
+def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
+    """Z of the table lies between the fixed bound 1.645 and the look's 2.768: enough at the end, not at look 2 of 5."""
+    vendor, reference = table(350, 10, 11, 29)
+    z = float(tango_z(10, 11, 400, -0.03))
+    bound = obrien_fleming(0.05, equal_looks(5))[1]
+    assert 1.645 < z < bound
+    refs = {"bench": [bench.reference(reference)]}
+    at_look = bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs, looks={"bench": Look(fractions=(0.2, 0.4))})
+    assert at_look.outcome is I
+    assert bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs).outcome is P
+
+
+def f1_run(bench: Any, calls: np.ndarray, name: str) -> Any:
+    from kvv.suite import ReferenceRun
+
+    return ReferenceRun(name=name, model="m", cases={f"bench/q{i}": [{"triggered": float(c)}] for i, c in enumerate(calls)})
+
+
+def f1_decision(bench: Any, vendor: np.ndarray, runs: list[np.ndarray]) -> Any:
+    verdicts = [bench.case(f"bench/q{i}", "bench", area=Area.TOOLS, values={"triggered": float(c)}) for i, c in enumerate(vendor)]
+    stat = Stat(
+        suite="bench",
+        metric="trigger_f1",
+        primary=True,
+        estimate=0.8,
+        interval=None,
+        n_planned=len(vendor),
+        n_concluded=len(vendor),
+        n_inconclusive=0,
+        n_truncated=0,
+        worst_case=0.8,
+        best_case=0.8,
+    )
+    rules = {"benchmark": [{"suite": "bench", "method": "f1", "key": "triggered", "margin": 0.01}]}
+    references = {"bench": [f1_run(bench, run, f"official {i}") for i, run in enumerate(runs)]}
+    suites = [SuiteRun(id="bench", kind=SuiteKind.BENCHMARK)]
+    return bench.decide(verdicts, rules, suites=suites, metrics=False, stats=[stat], references=references)
+
+
+def test_an_f1_is_judged_by_the_official_runs_own_scatter(bench: Any) -> None:
+    rng = np.random.default_rng(9)
+    p = rng.beta(0.5, 0.5, 2000)
+    runs = [rng.random(2000) < p for _ in range(5)]
+    same = f1_decision(bench, rng.random(2000) < p, runs)
+    assert (same.outcome, same.gates[0].reason.split(":")[0]) == (P, "within-official-scatter")
+    shy = f1_decision(bench, rng.random(2000) < 0.7 * p, runs)
+    assert (shy.outcome, shy.gates[0].reason.split(":")[0]) == (F, "below-official-scatter")
+    assert shy.areas["tools"] is F
+
+
+def test_one_official_run_is_not_enough_to_judge_an_f1(bench: Any) -> None:
+    rng = np.random.default_rng(9)
+    run = rng.random(100) < 0.5
+    assert f1_decision(bench, run, [run]).gates[0].decision is S
+
+
+def test_few_prompts_scatter_too_widely_to_pass_an_f1(bench: Any) -> None:
+    rng = np.random.default_rng(9)
+    p = rng.beta(0.5, 0.5, 60)
+    decision = f1_decision(bench, rng.random(60) < p, [rng.random(60) < p for _ in range(5)])
+    assert decision.gates[0].reason.split(":")[0] == "official-scatter-too-wide"

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvv.gate import Answer, LatencyTally
+from kvv.model import Outcome
+from kvv.policy import Policy
+
+
+def judged(kept: int, missed: int, **level: Any) -> Any:
+    policy = Policy.model_validate({"name": "p", "service_level": [{"id": "ttft", "measure": "ttft_ms", "limit": 1000, "share": 0.9, **level}]})
+    tally = LatencyTally(policy)
+    for i in range(kept + missed):
+        slow = i >= kept
+        tally.add(Answer(prompt_tokens=500, ttft_ms=1000.1 if slow else 1000.0, output_tps=10.0 if slow else 30.0))
+    return tally.gates()[0]
+
+
+@pytest.mark.parametrize(
+    ("kept", "missed", "decision"),
+    # one-sided 95 %: 29 of 29 show at least 90.2 %, 28 of 28 only 89.9 %
+    [(29, 0, Outcome.PASS), (28, 0, Outcome.INCONCLUSIVE), (80, 20, Outcome.FAIL), (88, 12, Outcome.INCONCLUSIVE), (0, 0, Outcome.INCONCLUSIVE)],
+)
+def test_a_share_of_answers_must_keep_the_limit_with_confidence(kept: int, missed: int, decision: Outcome) -> None:
+    assert judged(kept, missed).decision is decision
+
+
+def test_tokens_a_second_are_at_least_not_at_most() -> None:
+    assert judged(40, 0, measure="output_tps", limit=20).decision is Outcome.PASS
+    assert judged(0, 40, measure="output_tps", limit=20).decision is Outcome.FAIL
+
+
+def test_a_level_counts_only_its_prompt_lengths_and_workload() -> None:
+    level = {"id": "long", "measure": "ttft_ms", "limit": 10, "min_prompt_tokens": 1000, "max_prompt_tokens": 2000, "workload": "agentic"}
+    tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": [level]}))
+    for tokens, workload in ((999, "agentic"), (2000, "agentic"), (1500, "chat"), (1000, "agentic"), (1999, "agentic")):
+        tally.add(Answer(prompt_tokens=tokens, workload=workload, ttft_ms=5.0))
+    tally.add(Answer(prompt_tokens=1500, workload="agentic"))
+    assert "2 of 2 answers" in tally.gates()[0].reason
+
+
+def test_a_missed_service_level_fails_the_latency_area(bench: Any) -> None:
+    level = {"id": "ttft", "measure": "ttft_ms", "limit": 1000}
+    policy = Policy.model_validate({"name": "p", "service_level": [level]})
+    tally = LatencyTally(policy)
+    for _ in range(50):
+        tally.add(Answer(prompt_tokens=1, ttft_ms=5000.0))
+    decision = bench.decide([bench.case("params/a", "params")], policy, latency=tally)
+    assert (decision.outcome, decision.areas["latency"], decision.areas["decoding"]) == (Outcome.FAIL, Outcome.FAIL, Outcome.PASS)
