@@ -163,7 +163,8 @@ def parse_case_file(text: str, name: str, names: Names) -> CaseFile:
     except ValidationError as error:
         first = error.errors()[0]
         raise CaseFileError(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    _references({"snippets": parsed.snippets}, f"{name}: snippets", frozenset(parsed.snippets) | RESERVED, names.directives)
+    anywhere = frozenset().union(*(_variables(spec) for spec in parsed.case))
+    _references({"snippets": parsed.snippets}, f"{name}: snippets", anywhere | frozenset(parsed.snippets) | RESERVED, names.directives)
     seen = set()
     for spec in parsed.case:
         where = f"{name}: case {spec.id!r}"
@@ -180,13 +181,16 @@ def _check_spec(spec: CaseSpec, file: CaseFile, where: str, names: Names) -> Non
         _known("check", table.checks, names.checks, where)
         _known("comparison", table.compare, names.comparisons, where)
     _known("claim", (claim for claim in (*file.claims, *spec.claims) if not claim.startswith("schema:")), _claims(), where)
-    variables: set[str] = set()
     for entry in spec.each if isinstance(spec.each, tuple) else ():
         if not isinstance(entry.get("id"), str) or not re.fullmatch(r"[a-z0-9.-]+", entry["id"]):
             raise CaseFileError(f"{where}: an entry of each wants an id of a-z, 0-9, dots and hyphens")
-        variables |= entry.keys() - ENTRY_FIELDS
-    _references(spec.model_dump(exclude_unset=True), where, frozenset(variables) | frozenset(file.snippets) | RESERVED, names.directives)
+    _references(spec.model_dump(exclude_unset=True), where, _variables(spec) | frozenset(file.snippets) | RESERVED, names.directives)
     _check_rounds(spec, where)
+
+
+def _variables(spec: CaseSpec) -> frozenset[str]:
+    entries = spec.each if isinstance(spec.each, tuple) else ()
+    return frozenset(name for entry in entries for name in entry.keys() - ENTRY_FIELDS)
 
 
 def _check_rounds(spec: CaseSpec, where: str) -> None:

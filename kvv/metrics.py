@@ -22,7 +22,7 @@ from kvv.stats.interval import ClusterSum, Interval, clustered_mean, wilson
 KvvFailures = Literal["excluded", "zero"]
 
 #: reasons of an INCONCLUSIVE sample that was never asked; KVV's failure rule is about requests that were
-NEVER_ASKED = frozenset({"not-run", "budget", "deadline", "interrupted"})
+NEVER_ASKED = frozenset({"not-run", "early-stop", "budget", "deadline", "interrupted"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

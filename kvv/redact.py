@@ -60,7 +60,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
         known = {secret.strip() for secret in secrets if secret is not None}
-        self._secrets = tuple(sorted((s for s in known if len(s) > 2 and s.lower() not in PLACEHOLDERS), key=len, reverse=True))
+        self._secrets = tuple(sorted((s for s in known if len(s) > 2 and s.lower() not in PLACEHOLDERS and s not in MARK), key=len, reverse=True))
         needles: set[bytes] = set()
         patterns: list[bytes] = []
         for secret in self._secrets:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvv.model import Case, Done, Outcome, Reply, Verdict
+from kvv.model import Case, Outcome, Reply, Verdict
 from kvv.record import RecordedSuite, recorded_suites
+from kvv.replay import replay
 from kvv.store import Store
 from kvv.suite import Suite
 from kvv.workers import WorkerDied, WorkerError, Workers, WorkerTimeout
@@ -55,7 +56,14 @@ async def judge_replies(workers: Workers, suite: Suite, case: Case, replies: lis
     """The verdict that these replies give, judged where the suite wants it; None where they do not reach one."""
     try:
         if suite.judge_timeout_s is not None:
-            found: Verdict | None = await workers.run("kvv.schedule.remote:replay", suite.id, case, tuple(replies), timeout_s=suite.judge_timeout_s)
+            found: Verdict | None = await workers.run(
+                "kvv.schedule.remote:replay",
+                suite.id,
+                case,
+                tuple(replies),
+                timeout_s=suite.judge_timeout_s,
+                imports=("kvv.replay", type(suite).__module__, *suite.judge_imports),
+            )
             return found
         return replay(suite, case, replies)
     except (WorkerTimeout, WorkerDied) as error:
@@ -63,15 +71,6 @@ async def judge_replies(workers: Workers, suite: Suite, case: Case, replies: lis
         return Verdict(case=case.id, sample=case.sample, outcome=Outcome.INCONCLUSIVE, reason=reason, scorer=suite.version)
     except WorkerError as error:
         return Verdict(case=case.id, sample=case.sample, outcome=Outcome.ERROR, reason="judge-raised", detail=str(error)[:500], scorer=suite.version)
-
-
-def replay(suite: Suite, case: Case, replies: list[Reply]) -> Verdict | None:
-    """Feed stored replies step by step until the suite is done; the rest of the replies, if any, is not needed."""
-    for number in range(len(replies) + 1):
-        step = suite.step(case, replies[:number])
-        if isinstance(step, Done):
-            return step.verdict
-    return None
 
 
 def _differs(before: Verdict, after: Verdict) -> bool:

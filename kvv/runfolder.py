@@ -57,7 +57,8 @@ def write_config(folder: Path, config: RunConfig) -> None:
     for name in ("base_url", "judge_base_url"):
         if table.get(name):
             table[name] = redact_url(table[name])
-    (folder / CONFIG).write_text("# options of this run that are no defaults; secrets are never written\n" + tomli_w.dumps(_without_none(table)), "utf-8")
+    text = "# options of this run that are no defaults; secrets are never written\n" + tomli_w.dumps(_without_none(table))
+    (folder / CONFIG).write_text(text, "utf-8")
 
 
 def _without_none(value: Any) -> Any:

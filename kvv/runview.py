@@ -81,6 +81,8 @@ def build_view(store: Store) -> RunView:
         checks += rows
         if not blocked:
             stats += suite.metrics(pairs, recorded.context)
+    if meta.get("imported"):
+        stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)
     for answer in _answers(store):
         latency.add(answer)
@@ -127,7 +129,7 @@ def _evidence(store: Store, meta: Mapping[str, Any], stats: list[Stat]) -> Evide
     suites = [recorded.suite for recorded in recorded_suites(meta)]
     return Evidence(
         stats=stats,
-        findings=[*_findings(store), *_died(store)],
+        findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store)],
         references={recorded.suite.id: recorded.context.references for recorded in recorded_suites(meta)},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
         upstreams=max(1, len(upstreams)),
@@ -147,6 +149,11 @@ def _findings(store: Store) -> Iterator[FindingGroup]:
             examples=tuple(FindingExample(exchange=example.exchange, frame=example.frame, excerpt=example.excerpt) for example in group.examples),
             causes=group.causes,
         )
+
+
+def _recorded_only(group: FindingGroup) -> FindingGroup:
+    """A recording passed through somebody's client: what is odd about it is shown, and is no verdict on the endpoint's bytes."""
+    return replace(group, level=Level.SHOULD) if group.level is Level.MUST else group
 
 
 def _died(store: Store) -> Iterator[FindingGroup]:

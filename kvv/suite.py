@@ -105,6 +105,8 @@ class Suite(ABC):
     version: ClassVar[str] = "1"
     #: judged in a worker process that is killed after this many seconds; None judges in the engine's own process
     judge_timeout_s: ClassVar[float | None] = None
+    #: libraries that the judge needs: a worker imports them before its clock starts
+    judge_imports: ClassVar[tuple[str, ...]] = ()
     #: name of the data set's entry in data.py's table, None for suites without data
     dataset: ClassVar[str | None] = None
     #: the suite runs without data too; a data set is read only when ``--data`` names one

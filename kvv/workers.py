@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -92,11 +92,12 @@ class Workers:
         self._idle.clear()
         await asyncio.gather(*(self._discard(worker) for worker in list(self._all)))
 
-    async def run(self, function: str, *args: Any, timeout_s: float) -> Any:
+    async def run(self, function: str, *args: Any, timeout_s: float, imports: Sequence[str] = ()) -> Any:
         """``function(*args)`` in a worker. ``function`` is ``package.module:name`` inside ``kvv`` or a package that registers suites.
 
         ``timeout_s`` (seconds) counts from the moment the worker, with the function's module imported, has the task; waiting for a
-        free worker and that import are not counted. Raises WorkerTimeout, WorkerDied, WorkerError; ValueError for a name that is not allowed.
+        free worker and that import are not counted, nor those of the modules in ``imports``, which our own code names.
+        Raises WorkerTimeout, WorkerDied, WorkerError; ValueError for a name that is not allowed.
         """
         self._check_open()
         module = _allowed_module(function)
@@ -106,8 +107,9 @@ class Workers:
             worker = self._idle.pop() if self._idle else await self._start()
             healthy = False
             try:
-                if module not in worker.modules:
-                    await worker.load(module)
+                for needed in (module, *imports):
+                    if needed not in worker.modules:
+                        await worker.load(needed)
                 ok, value = await worker.call(task, timeout_s, function)
                 healthy = worker.tasks < self._recycle_after and self._open
             finally:

@@ -39,7 +39,7 @@ def test_no_form_of_the_key_survives(key: str, before: str, after: str, form: st
         "url lower": re.sub("%..", lambda found: found[0].lower(), quote(key, safe="")),
         "html": html.escape(key),
     }[form]
-    assume(len(set(key)) > 4 and key.lower() not in PLACEHOLDERS)
+    assume(len(set(key)) > 4 and key.lower() not in PLACEHOLDERS and key not in MARK)
     clean = Redactor([key]).data(f"{before} {written} {after}".encode("utf-8", "surrogatepass"))
     assert written.encode() not in clean
     assert MARK.encode() in clean
@@ -47,7 +47,7 @@ def test_no_form_of_the_key_survives(key: str, before: str, after: str, form: st
 
 @given(key=st.text(string.ascii_letters + string.digits + "-_", min_size=6, max_size=60), user=st.text(string.ascii_lowercase, max_size=7))
 def test_base64_of_user_and_key_is_hidden_at_every_alignment(key: str, user: str) -> None:
-    assume(len(set(key)) > 4 and not set(key) & set(user) and key.lower() not in PLACEHOLDERS)
+    assume(len(set(key)) > 4 and not set(key) & set(user) and key.lower() not in PLACEHOLDERS and key not in MARK)
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         token = encode(f"{user}:{key}".encode()).decode()
         clean = Redactor([key]).text(f"Basic {token}!")

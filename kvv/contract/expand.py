@@ -241,7 +241,8 @@ class _Expansion:
                 return 128
             case "reasoning-field":
                 return list(profile.thinking.fields)
-        raise AssertionError(name)  # the file was checked when it was read
+        # a snippet may name a variable that only some cases have
+        raise ValueError(f"suites/{self.suite}/cases.toml: case {self.spec.id!r}: nothing is called '@{name}' here")
 
     # --- whether at all ------------------------------------------------------------------------------
 

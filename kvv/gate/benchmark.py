@@ -100,7 +100,8 @@ def _by_server_count(stat: Stat, count: float) -> Ruling:
     if stat.n_planned == 0 or stat.n_inconclusive:
         reason = f"not-complete: {stat.n_inconclusive} of {stat.n_planned} samples without a conclusion"
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=method, reference=reference)
-    hits = (stat.estimate or 0.0) * stat.n_concluded
+    # an F1 is no share: its row says how many decisions agree
+    hits = float(stat.breakdown.get("agreeing", (stat.estimate or 0.0) * stat.n_concluded))
     same = abs(hits - count) < 1e-6 * max(1.0, count)
     reason = f"server-count-{'equal' if same else 'differs'}: {hits:g} right here, {count:g} counted by the server, n {stat.n_planned}"
     return Ruling(decision=Outcome.PASS if same else Outcome.FAIL, reason=reason, method=method, reference=reference)
@@ -166,7 +167,7 @@ def _by_cases(
         names = ", ".join(collector.keys(suite))
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"no-such-value: the policy's key for {suite}/{stat.metric} is none of {names}")
     known = reference_scores(references, key)
-    vendor = collector.case_scores(suite, key)
+    vendor = collector.case_scores(suite, key, stopped_early=suite in evidence.looks)
     shared = {case: score for case, score in vendor.items() if case in known}
     if len(shared) < policy.min_paired * len(vendor):
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases")
@@ -180,12 +181,16 @@ def _by_cases(
     return replace(_three_way(entry, compare, policy), reference=reference)
 
 
+#: what suites call the value of a right answer
+USUAL_KEYS = ("correct", "score")
+
+
 def _key(entry: Benchmark, stat: Stat, keys: Sequence[str]) -> str | None:
-    """The policy's key; without one the metric's name, else the only value there is."""
-    wanted = entry.key or stat.metric
-    if wanted in keys:
-        return wanted
-    return keys[0] if not entry.key and len(keys) == 1 else None
+    """The policy's key; without one the metric's name, a usual one, or the only value there is."""
+    if entry.key:
+        return entry.key if entry.key in keys else None
+    wanted = (stat.metric, *USUAL_KEYS, *(keys if len(keys) == 1 else ()))
+    return next((key for key in wanted if key in keys), None)
 
 
 def _confidence(entry: Benchmark, policy: Policy, look: Look | None) -> float:
@@ -286,19 +291,22 @@ def _what_would_settle(plain: Difference, margin: float, opens: bool) -> str:
 def _by_f1(stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], collector: Collector, rng: np.random.Generator) -> Ruling:
     """Fail below the official runs' own 1 % quantile by more than the margin."""
     key = entry.key or entry.metric
-    runs = [
-        {f"{case}#{i}": values[key] > 0 for case, samples in run.cases.items() for i, values in enumerate(samples) if key in values}
-        for run in references
-    ]
-    vendor = {f"{case}#{sample}": yes for (case, sample), yes in collector.decisions.get(stat.suite, {}).get(key, {}).items()}
-    asked = [{prompt: yes for prompt, yes in run.items() if prompt in vendor} for run in runs]
-    value = mean_f1(vendor, asked)
-    null = official_null(asked, rng)
+    vendor = {f"{case}#{sample}": yes for (case, sample), yes in collector.decisions.get(stat.suite, {}).items()}
+    runs = [_asked(run, key, vendor) for run in references]
+    # a refused request disagrees with whatever the official run did
+    values = [mean_f1({prompt: not run[prompt] if (yes := vendor[prompt]) is None else yes for prompt in run}, [run]) for run in runs]
+    defined = [f1 for f1 in values if f1 is not None]
+    value = sum(defined) / len(defined) if defined else None
+    null = official_null(runs, rng)
     method = "F1 against the official-against-official distribution"
     source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
     if null is None or value is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: an F1 needs at least two official runs to be judged by", method=method)
-    reference = ReferenceValue(value=null.quantile(0.5), n=sum(map(len, asked)), kind="per-case", source=source)
+    if min(map(len, runs)) < collector.policy.min_paired * len(vendor):
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: a run knows {min(map(len, runs))} of {len(vendor)} answers", method=method
+        )
+    reference = ReferenceValue(value=null.quantile(0.5), n=sum(map(len, runs)), kind="per-case", source=source)
     floor = null.quantile(0.01)
     bar = floor - entry.margin
     slack = (stat.estimate or 0.0, stat.worst_case if stat.worst_case is not None else 0.0, stat.best_case if stat.best_case is not None else 1.0)
@@ -314,6 +322,12 @@ def _by_f1(stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], col
         degraded = best < floor
         return Ruling(decision=Outcome.PASS, reason=f"within-official-scatter: {measured}", method=method, degraded=degraded, reference=reference)
     return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"cannot-tell: {measured}; too many samples are open", method=method, reference=reference)
+
+
+def _asked(run: ReferenceRun, key: str, vendor: Mapping[str, bool | None]) -> dict[str, bool]:
+    """The official run's decisions on the prompts that the vendor has, sample by sample."""
+    every = {f"{case}#{i}": values[key] > 0 for case, samples in run.cases.items() for i, values in enumerate(samples) if key in values}
+    return {prompt: yes for prompt, yes in every.items() if prompt in vendor}
 
 
 def _points(difference: float) -> str:

@@ -150,7 +150,10 @@ def _contract_gate(area: Area, tally: AreaTally, findings: Sequence[FindingGroup
     if tally.waived:
         parts.append(f"{tally.waived} waived")
     code = {Outcome.FAIL: "contract-broken", Outcome.ERROR: "harness-error", Outcome.INCONCLUSIVE: "not-concluded", Outcome.PASS: "contract-kept"}
-    text = "; ".join(parts) or f"{counts[Outcome.PASS]} cases passed"
+    held = tally.count(Outcome.PASS)
+    if decision is Outcome.PASS and held:
+        parts.insert(0, f"{held} cases passed")
+    text = "; ".join(parts) or "no rule broken"
     reason = (
         f"{code.get(decision, 'not-run')}: {text if decision is not Outcome.SKIP else 'no case of this area ran' + (f'; {text}' if parts else '')}"
     )
@@ -218,17 +221,15 @@ def coverage_sentence(suites: Sequence[SuiteRun]) -> str:
 
 def _headline(outcome: Outcome, coverage: str, contract: Sequence[Gate], quality: Sequence[Gate], rows: Sequence[Stat], collector: Collector) -> str:
     parts = [f"{outcome.value.upper()}, {coverage}"]
-    halves = []
     if contract:
-        halves.append(f"contract {_word(aggregate(g.decision for g in contract))}")
+        parts.append(f"contract {_word(aggregate(g.decision for g in contract))}")
     gated = [g for g in quality if g.decision is not Outcome.SKIP]
     if gated:
         degraded = " (degraded)" if any(g.degraded for g in gated) else ""
-        halves.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
+        parts.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
     loose = list(dict.fromkeys(g.id.split("/", 1)[0] for g in quality if g.decision is Outcome.SKIP and not g.reason.startswith("waived:")))
     if loose:
-        halves.append(f"reported, not gated: {', '.join(loose)} (gate with --reference FILE)")
-    parts += [", ".join(halves)] if halves else []
+        parts.append(f"reported, not gated: {', '.join(loose)} (gate with --reference FILE)")
     parts += [
         f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > collector.policy.truncated_notice
     ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
+from kvv.metrics import NEVER_ASKED
 from kvv.model import Area, Case, Finding, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
 from kvv.policy import Policy
 from kvv.suite import ReferenceRun, SuiteKind
@@ -75,13 +76,15 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> list[FindingGroup]:
 
 @dataclass(slots=True)
 class CaseScore:
-    """One value of one case: ``n`` concluded samples with sum ``total`` and sum of squares ``squares``; ``open`` samples are not concluded."""
+    """One value of one case: ``n`` concluded samples with sum ``total`` and sum of squares ``squares``; ``open`` samples are not concluded,
+    ``unasked`` were never sent."""
 
     cluster: str = ""
     n: int = 0
     total: float = 0.0
     squares: float = 0.0
     open: int = 0
+    unasked: int = 0
     binary: bool = True
 
     @property
@@ -141,8 +144,8 @@ class Collector:
         self.areas: dict[Area, AreaTally] = {}
         #: suite -> value name -> case id -> score
         self.scores: dict[str, dict[str, dict[str, CaseScore]]] = {}
-        #: suite -> value name -> (case id, sample) -> yes or no, for the values that an F1 gate names
-        self.decisions: dict[str, dict[str, dict[tuple[str, int], bool]]] = {}
+        #: suite -> (case id, sample) -> yes or no, for the value that an F1 gate names; None for a refused request
+        self.decisions: dict[str, dict[tuple[str, int], bool | None]] = {}
         self.errors: dict[str, int] = {}
         self.benchmark_area: dict[str, Area] = {}
         self.waivers = [WaiverUse() for _ in policy.waiver]
@@ -184,7 +187,9 @@ class Collector:
         concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
         every = self._all.setdefault(suite, {}).setdefault(case.id, CaseScore(cluster=case.cluster))
         every.n += concluded
-        every.open += not concluded
+        unasked = not concluded and verdict.reason in NEVER_ASKED
+        every.unasked += unasked
+        every.open += not concluded and not unasked
         table = self.scores.setdefault(suite, {})
         if concluded:
             for key, value in verdict.values.items():
@@ -194,16 +199,24 @@ class Collector:
                 score.squares += value * value
                 score.binary = score.binary and value in (0.0, 1.0)
         f1_key = self._f1_keys.get(suite)
-        if f1_key and verdict.outcome is not Outcome.ERROR and f1_key in verdict.values:
-            self.decisions.setdefault(suite, {}).setdefault(f1_key, {})[case.id, case.sample] = verdict.values[f1_key] > 0
+        if f1_key and verdict.outcome is not Outcome.ERROR:
+            if f1_key in verdict.values:
+                self.decisions.setdefault(suite, {})[case.id, case.sample] = verdict.values[f1_key] > 0
+            elif verdict.outcome is Outcome.FAIL:
+                self.decisions.setdefault(suite, {})[case.id, case.sample] = None
 
-    def case_scores(self, suite: str, key: str) -> dict[str, CaseScore]:
-        """By case, for one value: concluded samples (one without the value, a refused request, counts 0) and open ones."""
+    def case_scores(self, suite: str, key: str, *, stopped_early: bool = False) -> dict[str, CaseScore]:
+        """By case, for one value: concluded samples (one without the value, a refused request, counts 0) and open ones.
+
+        What was never asked is open too, unless the run stopped early by plan: then those cases are left out.
+        """
         found = self.scores.get(suite, {}).get(key, {})
         scores: dict[str, CaseScore] = {}
         for case, every in self._all.get(suite, {}).items():
-            score = found.get(case, CaseScore(cluster=every.cluster))
-            scores[case] = CaseScore(cluster=every.cluster, n=every.n, total=score.total, squares=score.squares, open=every.open, binary=score.binary)
+            missing = every.open + (0 if stopped_early else every.unasked)
+            if every.n + missing:
+                score = found.get(case, CaseScore())
+                scores[case] = replace(score, cluster=every.cluster, n=every.n, open=missing)
         return scores
 
     def keys(self, suite: str) -> list[str]:

@@ -134,6 +134,8 @@ def _plot(stat: Stat) -> Plot | None:
     points += [x for x in (reference, bar) if x is not None]
     room = max(0.01, 0.15 * (max(points) - min(points)))
     low, high = min(points) - room, max(points) + room
+    if min(points) >= 0 and max(points) <= 1:
+        low, high = max(0.0, low), min(1.0, high)
 
     def at(x: float) -> float:
         return round(100 * (x - low) / (high - low), 2)

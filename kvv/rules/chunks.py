@@ -190,4 +190,3 @@ class Envelope:
             return any(key in body for key in _FILTER_KEYS)
         first = choices[0]
         return "delta" not in first and any(key in first for key in _CHOICE_FILTER_KEYS) if isinstance(first, dict) else False
-

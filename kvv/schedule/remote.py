@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvv.model import Case, Reply, Step, Verdict
+from kvv.replay import replay as replayed
 from kvv.suite import load_suite
 
 
@@ -11,9 +12,7 @@ def step(suite_id: str, case: Case, history: tuple[Reply, ...]) -> Step:
 
 
 def replay(suite_id: str, case: Case, replies: tuple[Reply, ...]) -> Verdict | None:
-    from kvv.rescore import replay as replayed
-
-    return replayed(load_suite(suite_id), case, list(replies))
+    return replayed(load_suite(suite_id), case, replies)
 
 
 def alive() -> bool:

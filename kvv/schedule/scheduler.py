@@ -21,7 +21,7 @@ from kvv.reading import Received
 from kvv.rules import rules_for
 from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health
-from kvv.schedule.limits import AUTO_CEILING, Limiter
+from kvv.schedule.limits import Limiter
 from kvv.store import Store, StoreError
 from kvv.suite import Suite, SuiteKind
 from kvv.transport import Transport
@@ -32,6 +32,9 @@ from kvv.workers import WorkerDied, WorkerError, Workers, WorkerTimeout
 ATTEMPTS = {Standing.UNAVAILABLE: 5, Standing.SERVER_ERROR: 3}
 #: pause before the second attempt, seconds; doubles with each further one
 BACKOFF_S = 0.5
+#: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on purpose
+GRAVE = frozenset({"auth", "no-credit", "route"})
+GRAVE_TO_CONTRACT = GRAVE - {"route"}
 #: a step machine that runs away is our bug
 MAX_STEPS = 2_000
 #: a control is as good as new for this long (DESIGN: an accepting sibling in the same minute)
@@ -195,7 +198,14 @@ class Scheduler:
         try:
             if suite.judge_timeout_s is None or not history:
                 return suite.step(case, history)
-            step: Step = await self._workers.run("kvv.schedule.remote:step", suite.id, case, tuple(history), timeout_s=suite.judge_timeout_s)
+            step: Step = await self._workers.run(
+                "kvv.schedule.remote:step",
+                suite.id,
+                case,
+                tuple(history),
+                timeout_s=suite.judge_timeout_s,
+                imports=(type(suite).__module__, *suite.judge_imports),
+            )
         except (WorkerTimeout, WorkerDied) as error:
             reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
             return Done(verdict=_verdict(case, Outcome.INCONCLUSIVE, reason, str(error), history, suite.version))
@@ -256,7 +266,7 @@ class Scheduler:
             self._learn(found, received, request.role, work.case)
             answered = Answered(request=request, exchange=received.exchange, observation=received.observation, findings=received.findings)
             if found.standing in (Standing.ANSWERED, Standing.REFUSED) or self._gives_up(found, tried, contract=contract):
-                return await self._settled(work.case, found, answered)
+                return await self._settled(work.case, found, answered, grave=GRAVE_TO_CONTRACT if contract else GRAVE)
             await self._pause(self._wait_s(found, tried))
         raise AssertionError("unreachable")
 
@@ -307,14 +317,14 @@ class Scheduler:
         except TimeoutError:
             return
 
-    async def _settled(self, case: Case, found: Assessment, answered: Answered) -> Answered:
+    async def _settled(self, case: Case, found: Assessment, answered: Answered, *, grave: frozenset[str]) -> Answered:
         """Feed the health breaker with a request's final standing, and find out what silence means."""
         if found.standing in (Standing.ANSWERED, Standing.REFUSED):
             self._health.answered()
             return answered
         self._health.unanswered(case.key, found.reason)
-        grave = found.standing is Standing.CONFIGURATION and found.reason in ("auth", "no-credit", "route")
-        if (grave or self._health.open) and self._open_road.is_set() and not self.stop:
+        alarming = found.standing is Standing.CONFIGURATION and found.reason in grave
+        if (alarming or self._health.open) and self._open_road.is_set() and not self.stop:
             await self._break(case, found)
         if self.stop:
             # the endpoint is gone or the run is over: this case is not concluded, `kvv resume` asks it again
@@ -325,7 +335,7 @@ class Scheduler:
         """Hold all requests and ask the control; go on when it answers, end the run when it does not."""
         self._open_road.clear()
         self._store.put_event("breaker-open", {"reason": found.reason, "case": case.key, "detail": found.detail})
-        self._observer.note(f"the endpoint does not answer ({found.reason}); asking a control request")
+        self._observer.note(f"no answer from the endpoint ({found.reason}); asking the simplest request to see whether it lives")
         last = await self._probe(BREAKER_PAUSES_S)
         if last.standing in (Standing.ANSWERED, Standing.REFUSED):
             self._health.answered()

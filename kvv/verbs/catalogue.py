@@ -75,7 +75,7 @@ def _faults(arguments: argparse.Namespace) -> Iterator[Row]:
     from kvv.reference.faults import FAULTS
 
     for name, fault in FAULTS.items():
-        yield {"id": name, "group": fault.group, "description": fault.description}
+        yield {"id": name, "group": fault.group, "mode": fault.mode, "areas": ", ".join(fault.areas), "summary": fault.summary}
 
 
 def _profiles(arguments: argparse.Namespace) -> Iterator[Row]:

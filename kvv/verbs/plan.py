@@ -70,16 +70,14 @@ def detectable(item: PlannedSuite) -> float | None:
 
 def plan_table(job: Job) -> str:
     """The plan for people, one line a suite."""
-    lines = [
-        f"plan: {job.plan.requests:,} requests, about {_tokens(job.plan.prompt_tokens)} in and {_tokens(job.plan.completion_tokens)} out{_money(job.plan.cost)}"
-    ]
+    tokens = f"{_tokens(job.plan.prompt_tokens)} in and {_tokens(job.plan.completion_tokens)} out"
+    lines = [f"plan: {job.plan.requests:,} requests, about {tokens}{_money(job.plan.cost)}"]
     for item in job.plan.suites:
         cost = None if job.plan.prices is None else cost_of(job.plan.prices, item.prompt_tokens, item.completion_tokens)
         seen = detectable(item)
         power = f", would see a loss of {100 * seen:.1f} points" if seen else ""
-        lines.append(
-            f"  {item.suite.id}: {len(item.cases)} cases, {item.n} requests, {_tokens(item.prompt_tokens + item.completion_tokens)}{_money(cost)}{power}"
-        )
+        tokens = _tokens(item.prompt_tokens + item.completion_tokens)
+        lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.n} requests, {tokens}{_money(cost)}{power}")
     lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
     return "\n".join(lines)
 

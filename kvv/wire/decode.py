@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from kvv.model import Choice, ErrorBody, Frame, Observation, Shape, ToolCall, UsageReport
+from kvv.wire.errorbody import read_error
 from kvv.wire.jsontext import DONE, Unparsed, parse, plain
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-MESSAGE_LIMIT = 2_000
 #: choices and calls beyond these are counted as deviations and dropped: an index is hostile input
 MAX_CHOICES = 256
 MAX_CALLS = 4_096
@@ -379,42 +379,6 @@ class Decoder:
                 # lone surrogates inside: nobody could have sent them on
                 call.arguments.pieces.append("null")
         return None
-
-
-def read_error(body: object) -> ErrorBody | None:
-    """The error in a JSON body: ``{"error": {...}}``, ``{"error": "text"}``, ``{"message", "type"}`` or ``{"detail": ...}``."""
-    if not isinstance(body, dict):
-        return None
-    error = body.get("error")
-    if isinstance(error, dict):
-        return _error(error, error.get("message"), envelope=True)
-    if error is not None and error is not False and error != "":
-        return _error(body, error, envelope=False)
-    if isinstance(body.get("message"), str) and ("type" in body or "code" in body or body.get("object") == "error"):
-        return _error(body, body["message"], envelope=False)
-    if "detail" in body:
-        return _error(body, body["detail"], envelope=False)
-    return None
-
-
-def _error(holder: Mapping[str, Any], message: object, *, envelope: bool) -> ErrorBody:
-    if message is None:
-        text = ""
-    elif isinstance(message, str):
-        text = message
-    else:
-        try:
-            text = orjson.dumps(message).decode()
-        except TypeError:
-            text = repr(message)[:MESSAGE_LIMIT]
-    code = holder.get("code")
-    kind = holder.get("type")
-    return ErrorBody(
-        message=text[:MESSAGE_LIMIT],
-        type=kind[:200] if isinstance(kind, str) else None,
-        code=code[:200] if isinstance(code, str) else code if isinstance(code, int) and not isinstance(code, bool) else None,
-        envelope=envelope,
-    )
 
 
 def decode_body(data: bytes, depth: int = 200) -> Observation:

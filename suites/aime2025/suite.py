@@ -34,8 +34,8 @@ class Aime2025Suite(SingleTurn):
     kind = SuiteKind.BENCHMARK
     areas = (Area.ACCURACY,)
     version = "1"
-    #: the first answer of a worker also pays for the import of SymPy
     judge_timeout_s = 20.0
+    judge_imports = ("math_verify",)
     dataset = "aime2025"
     counted = "avg@k"
 

@@ -13,8 +13,6 @@ from typing import Any
 from kvv.answers import KeyEntry
 from kvv.model import Answered, Area, Case, Done, Evidence, History, Level, Outcome, Request, Stat, Step, Verdict
 from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
-from kvv.suites.toolcall import rows
-from kvv.suites.toolcall.confusion import read_samples
 from kvv.suites.toolcall.expected import key_entries
 from kvv.suites.toolcall.k2vv import CONTENT_FIELDS, SAMPLING_FIELDS, Question, canonical, needs_k2_ids, questions, unsent_fields, with_k2_ids
 from kvv.suites.toolcall.schema import DEFAULT_DRAFT, Failure
@@ -39,8 +37,9 @@ class ToolcallSuite(SingleTurn):
     kind = SuiteKind.BENCHMARK
     areas = (Area.ACCURACY,)
     version = "1"
-    judge_timeout_s = 5.0
+    judge_timeout_s = 10.0
     dataset = "toolcall"
+    counted = "trigger_f1"
 
     def cases(self, context: Context) -> list[Case]:
         """RowError (a DataError) names a row that is no request."""
@@ -118,6 +117,10 @@ class ToolcallSuite(SingleTurn):
         return list(key_entries(self.id, dataset.rows))
 
     def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
+        # here and not above: the worker processes that judge import this module in their time limit and need no scipy
+        from kvv.suites.toolcall import rows
+        from kvv.suites.toolcall.confusion import read_samples
+
         samples = read_samples(verdicts)
         facts = _comparability(self.version, context)
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -21,8 +22,13 @@ def tracked_content() -> set[str]:
 
 
 def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path) -> None:
+    source = tmp_path / "source"  # a copy: an old build folder in the tree must not leak into the wheel
+    for name in ("kvv", "suites", "fixtures"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "setup.py", "README.md"):
+        shutil.copy(ROOT / name, source)
     built = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path), str(ROOT)],
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path), str(source)],
         capture_output=True,
         text=True,
         check=False,

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from kvv.gate import Look, SuiteRun
+from kvv.metrics import rate_stat
 from kvv.model import Area, Outcome, ReferenceValue, Stat
 from kvv.stats import equal_looks, obrien_fleming, tango_interval, tango_z
-from kvv.suite import SuiteKind
+from kvv.suite import ReferenceRun, SuiteKind
 
 P, F, I, S, E = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.ERROR  # noqa: E741
 
@@ -138,7 +139,7 @@ def test_without_a_reference_a_benchmark_is_reported_not_gated(bench: Any) -> No
     decision = bench.decide(verdicts, policy())
     gate = next(g for g in decision.gates if g.id == "bench/accuracy")
     assert (gate.decision, decision.outcome, decision.quality, decision.contract) == (S, P, S, P)
-    assert decision.headline == "PASS, 2 of 2 suites; contract pass, reported, not gated: bench (gate with --reference FILE)"
+    assert decision.headline == "PASS, 2 of 2 suites; contract pass; reported, not gated: bench (gate with --reference FILE)"
 
 
 def test_a_policy_can_require_that_a_suite_is_gated(bench: Any) -> None:
@@ -214,6 +215,21 @@ def test_a_key_that_no_verdict_has_is_said(bench: Any) -> None:
     assert decision.gates[0].reason.startswith("no-such-value")
 
 
+@pytest.mark.parametrize(
+    ("keys", "used"), [(("accuracy", "correct"), "accuracy"), (("correct", "strict"), "correct"), (("odd",), "odd"), (("even", "odd"), None)]
+)
+def test_without_a_key_the_metrics_name_or_a_usual_one_is_compared(bench: Any, keys: tuple[str, ...], used: str | None) -> None:
+    values = dict.fromkeys(keys, 0.0) | ({used: 1.0} if used else {})
+    verdicts = [bench.case(f"bench/q{i}", "bench", area=Area.ACCURACY, values=values) for i in range(200)]
+    stat = rate_stat("bench", "accuracy", successes=200, concluded=200, primary=True)
+    reference = ReferenceRun(name="o", model="m", cases={case.id: [values] for case, _ in verdicts})
+    rules = {"benchmark": [{"suite": "bench", "margin": 0.03}]}
+    decision = bench.decide(verdicts, rules, metrics=False, stats=[stat], references={"bench": [reference]})
+    assert decision.outcome is (P if used else I)
+    if used:
+        assert decision.stats[0].reference.value == 1.0, "the value that is 1 was compared, not its neighbours"
+
+
 def test_more_than_two_percent_truncated_is_said_in_the_first_line(bench: Any) -> None:
     answers = bench.answers([1.0] * 97) + [bench.case(f"bench/t{i}", "bench", outcome=F, values={"score": 0.0}, truncated=True) for i in range(3)]
     assert "3.0 % of bench answers truncated" in bench.decide(answers).headline
@@ -232,14 +248,23 @@ def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
     assert bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs).outcome is P
 
 
-def f1_run(bench: Any, calls: np.ndarray, name: str) -> Any:
-    from kvv.suite import ReferenceRun
+@pytest.mark.parametrize(("looks", "expected"), [({"bench": Look(fractions=(0.2, 0.4, 0.6))}, P), ({}, I)])
+def test_what_an_early_stop_left_out_is_not_open_but_what_a_cut_run_left_out_is(bench: Any, looks: dict[str, Look], expected: Outcome) -> None:
+    vendor, reference = table(540, 5, 5, 50)
+    answers = bench.answers(vendor)
+    answers += [bench.case(f"bench/late{i}", "bench", area=Area.ACCURACY, outcome=I, reason="early-stop") for i in range(400)]
+    cases = {f"bench/q{i}": [score] for i, score in enumerate(reference)} | {f"bench/late{i}": [1.0] for i in range(400)}
+    rules = {**policy(), "looks": 5}
+    assert bench.decide(answers, rules, references={"bench": [bench.reference(cases)]}, looks=looks).outcome is expected
 
+
+def f1_run(bench: Any, calls: np.ndarray, name: str) -> Any:
     return ReferenceRun(name=name, model="m", cases={f"bench/q{i}": [{"triggered": float(c)}] for i, c in enumerate(calls)})
 
 
-def f1_decision(bench: Any, vendor: np.ndarray, runs: list[np.ndarray]) -> Any:
+def f1_decision(bench: Any, vendor: np.ndarray, runs: list[np.ndarray], refused: int = 0) -> Any:
     verdicts = [bench.case(f"bench/q{i}", "bench", area=Area.TOOLS, values={"triggered": float(c)}) for i, c in enumerate(vendor)]
+    verdicts[:refused] = [bench.case(f"bench/q{i}", "bench", area=Area.TOOLS, outcome=F, reason="valid-request-refused") for i in range(refused)]
     stat = Stat(
         suite="bench",
         metric="trigger_f1",
@@ -268,6 +293,21 @@ def test_an_f1_is_judged_by_the_official_runs_own_scatter(bench: Any) -> None:
     shy = f1_decision(bench, rng.random(2000) < 0.7 * p, runs)
     assert (shy.outcome, shy.gates[0].reason.split(":")[0]) == (F, "below-official-scatter")
     assert shy.areas["tools"] is F
+
+
+def test_refused_requests_count_against_an_f1(bench: Any) -> None:
+    rng = np.random.default_rng(9)
+    p = rng.beta(0.5, 0.5, 2000)
+    runs = [rng.random(2000) < p for _ in range(5)]
+    vendor = rng.random(2000) < p
+    assert f1_decision(bench, vendor, runs, refused=0).outcome is P
+    assert f1_decision(bench, vendor, runs, refused=200).outcome is F
+
+
+def test_official_runs_of_other_prompts_are_not_used_for_an_f1(bench: Any) -> None:
+    rng = np.random.default_rng(9)
+    runs = [rng.random(500) < 0.5 for _ in range(3)]
+    assert f1_decision(bench, rng.random(2000) < 0.5, runs).gates[0].reason == "reference-too-small: a run knows 500 of 2000 answers"
 
 
 def test_one_official_run_is_not_enough_to_judge_an_f1(bench: Any) -> None:

@@ -77,7 +77,9 @@ async def gather(server: ReferenceServer, bodies: list[dict[str, Any]]) -> list[
             async with session.post(f"{server.base_url}/chat/completions", json={"model": "kimi-k3", **body}) as response:
                 return dict(await response.json())
 
-        return await asyncio.gather(*map(one, bodies))
+        answers = await asyncio.gather(*map(one, bodies))
+    await asyncio.sleep(0)  # lets the session's sockets close before the loop does
+    return answers
 
 
 def run(faults: tuple[str, ...], bodies: list[dict[str, Any]], read: Callable[[dict[str, Any]], str]) -> list[str]:

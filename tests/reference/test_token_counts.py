@@ -132,6 +132,14 @@ def test_tokens_join_back_to_the_text(text):
     assert count(text) == len(tokenize(text))
 
 
+@pytest.mark.parametrize(
+    "part", ["word it's, and HTTPServer 12345\n\n ok  ", "汉字标点。", "no cut is found in-here,", "naïve Ünïcode, данные и слова "]
+)
+def test_long_texts_are_counted_in_parts_and_yet_exactly(part):
+    text = part * 20_000
+    assert count(text) == len(tokenize(text))
+
+
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=30))
 def test_ids_are_stable_and_below_the_special_tokens(token):
     assert token_id(token) == token_id(token) < 163_584

@@ -229,6 +229,29 @@ def test_a_stream_left_open_after_its_terminator_is_complete(fetch: Fetch, hosti
     assert received.observation.done
 
 
+def test_bytes_that_arrived_while_we_were_busy_are_no_timeout(run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType) -> None:
+    """The loop is blocked beyond the limit, as by a suspended machine; the bytes have lain in the socket for long."""
+
+    def act(talk: Any) -> None:
+        talk.stream_head()
+        first, *others = hostile.stream("The ", "answer")
+        talk.chunk(first)
+        time.sleep(0.2)
+        for event in others:
+            talk.chunk(event)
+        talk.send(b"0\r\n\r\n")
+
+    async def work(send: Any) -> Any:
+        task = asyncio.create_task(send(stream=True))
+        await asyncio.sleep(0.1)
+        time.sleep(0.6)  # noqa: ASYNC251 - blocking the loop is the point
+        return await task
+
+    received = run(serve(hostile.once(act)).base_url, work, idle_timeout=0.4)
+    assert received.exchange.fault is None
+    assert received.observation.answer == "The answer"
+
+
 def test_a_cancelled_request_raises_and_closes_its_connection(run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType) -> None:
     closed = []
     server = serve(hostile.once(lambda talk: closed.append(talk.socket.recv(1))))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvv.model import Frame, Observation, Shape
-from kvv.wire.decode import Decoder, decode_body, read_error
+from kvv.wire.decode import Decoder, decode_body
+from kvv.wire.errorbody import read_error
 from kvv.wire.jsontext import DONE, Lenient, Unparsed, nested_deeper, parse, parse_event
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -135,3 +137,9 @@ def test_an_imported_sample_without_an_answer_keeps_the_importers_reason(bench: 
     step = bench.suite.step(case, [(answered,)])
     assert isinstance(step, Done)
     assert (step.verdict.outcome, step.verdict.reason) == (Outcome.INCONCLUSIVE, reason)
+
+
+def test_judging_imports_no_numerics() -> None:
+    """Worker processes import the suite inside the time limit of their first sample; scipy took it up on a loaded machine."""
+    code = "import sys, kvv.suites.toolcall.suite; sys.exit(bool({'numpy', 'scipy', 'pandas'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

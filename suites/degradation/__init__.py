@@ -1,0 +1,1 @@
+"""Answers that get worse with caches, load or time."""

@@ -1,0 +1,117 @@
+"""What a run asks, in which order, with what sampling, and when it wants the user's word first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvv.config import ConfigError, load_config
+from kvv.job import guard, prepare
+from kvv.model import Area, Case, Level
+from kvv.plan import in_order, permuted, settings_for
+from kvv.profile import load_profile
+from kvv.suite import load_suite
+
+
+def a_case(number: int, stratum: str) -> Case:
+    return Case(
+        id=f"s/{number}",
+        suite="s",
+        area=Area.ACCURACY,
+        level=Level.MUST,
+        requirement="",
+        source="",
+        since="",
+        inputs={"stratum": stratum, "body": {}},
+    )
+
+
+def configured(**flags: Any) -> Any:
+    return load_config({"base_url": "https://api.example.com/v1", "model": "kimi-k3", **flags}, environ={})
+
+
+def test_every_prefix_of_the_order_holds_each_stratum_in_proportion() -> None:
+    cases = [a_case(n, "common" if n % 10 else "rare") for n in range(200)]
+    order = permuted(cases, np.random.default_rng(1))
+    assert sorted(case.id for case in order) == sorted(case.id for case in cases)
+    for size in (20, 50, 100, 150):
+        rare = sum(case.inputs["stratum"] == "rare" for case in order[:size])
+        assert abs(rare - size / 10) <= 1
+
+
+def test_the_order_is_seeded_and_not_the_files() -> None:
+    cases = [a_case(n, "") for n in range(50)]
+    first, again, other = (permuted(cases, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert [case.id for case in first] == [case.id for case in again] != [case.id for case in other]
+    assert [case.id for case in first] != [case.id for case in cases]
+
+
+def test_samples_go_round_by_round_so_that_a_cut_run_is_a_fair_sample() -> None:
+    job = prepare(load_config({"suites": ["aime2025"]}, environ={}))
+    order = [case for _, case in in_order(job.plan.suites, lambda _: np.random.default_rng(0))]
+    n = len(job.plan.suites[0].cases)
+    assert Counter(case.sample for case in islice(order, n)) == {0: n}
+    assert len(order) == 32 * n
+    assert len({case.key for case in order}) == 32 * n
+
+
+def test_the_profile_says_what_is_sent_and_flags_go_over_it() -> None:
+    profile, suite = load_profile("kimi-k3"), load_suite("aime2025")
+    plain = settings_for(configured(), profile, suite)
+    assert (plain.temperature, plain.top_p, plain.max_tokens, plain.samples, plain.effort) == (1.0, 0.95, 98_304, 1, "max")
+    assert settings_for(configured(tier="full"), profile, suite).samples == 32
+    assert settings_for(configured(thinking="off"), profile, suite).temperature == 0.6
+    given = settings_for(configured(temperature=0.3, max_tokens=["aime2025=7"], samples=5), profile, suite)
+    assert (given.temperature, given.max_tokens, given.samples) == (0.3, 7, 5)
+    assert settings_for(configured(max_tokens=["toolcall=7"]), profile, suite).max_tokens == 98_304
+
+
+def test_the_preset_reproduces_kvvs_sampling_whatever_the_profile_says() -> None:
+    found = settings_for(configured(preset="kvv", model="gpt-x"), load_profile("openai"), load_suite("aime2025"))
+    assert (found.temperature, found.top_p, found.max_tokens, found.samples) == (1.0, 0.95, 98_304, 32)
+
+
+def test_an_expensive_run_wants_the_users_word() -> None:
+    asked = {"suites": ["aime2025"], "data": ["aime2025=fixture"], "tier": "full"}
+    job = prepare(configured(**asked))
+    assert job.plan.cost is not None
+    assert job.plan.cost > 20
+    with pytest.raises(ConfigError, match="--max-cost"):
+        guard(job)
+    guard(prepare(configured(**asked, yes=True)))
+    guard(prepare(configured(**asked, max_cost=5.0)))
+    guard(prepare(configured(**asked, limit=1, samples=1)))
+
+
+def test_a_run_of_fifty_million_tokens_wants_it_too_even_unpaid() -> None:
+    job = prepare(configured(suites=["aime2025"], data=["aime2025=fixture"], tier="full", samples=2_000, base_url="http://127.0.0.1:1/v1"))
+    assert job.plan.cost is None
+    with pytest.raises(ConfigError, match="M tokens"):
+        guard(job)
+
+
+def test_prices_come_from_the_profile_for_a_paid_endpoint_and_from_flags_over_it() -> None:
+    assert prepare(configured(suites=["params"])).prices == load_profile("kimi-k3").prices
+    assert prepare(configured(suites=["params"], base_url="http://127.0.0.1:1/v1")).prices is None
+    given = prepare(configured(suites=["params"], base_url="http://127.0.0.1:1/v1", price_out=7.0)).prices
+    assert given is not None
+    assert (given.input, given.output) == (3.0, 7.0)
+
+
+def test_a_named_endpoint_is_asked_the_profiles_default_suites_and_says_what_it_skips() -> None:
+    job = prepare(configured())
+    assert "aime2025" not in [item.suite.id for item in job.plan.suites]
+    assert [item.suite for item in job.plan.skipped] == ["toolcall"]
+    with pytest.raises(ConfigError, match="--data toolcall"):
+        prepare(configured(suites=["toolcall"]))
+
+
+def test_a_limit_draws_questions_and_data_of_the_users_own_is_asked_whole() -> None:
+    few = prepare(configured(suites=["toolcall"], data=["toolcall=fixture"], limit=5)).plan.suites[0]
+    whole = prepare(configured(suites=["toolcall"], data=["toolcall=fixture"])).plan.suites[0]
+    assert (len(few.cases), len(whole.cases)) == (5, 36)
+    assert [case.id for case in few.cases] != [case.id for case in whole.cases][:5]
