@@ -242,7 +242,7 @@ def release_suites(rng: np.random.Generator) -> list[Simulated]:
     return [
         Simulated(id="ocrbench", p=ocr_questions(rng), samples=1, draw=binary),
         Simulated(id="mmmu_pro", p=bimodal(0.82, 0.1476 * 0.2, 1730, rng), samples=1, draw=binary),
-        Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=32, draw=binary),
+        Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=32, draw=binary, key="correct"),
         Simulated(id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 2000, rng), samples=1, draw=binary, key="triggered", runs=5),
         Simulated(id="swebench", p=bimodal(0.65, 0.2275 * 0.2, 500, rng), samples=1, draw=binary),
         Simulated(id="beam", p=bimodal(0.31, 0.05, 700, rng), samples=1, draw=graded),
@@ -338,7 +338,7 @@ def main() -> int:
         rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)
         print(f"\n{title}: {runs // scale} runs, {time.perf_counter() - began:.0f} s")
         for row in rows:
-            print(f"  {'ok   ' if row.ok else 'SHORT'} {row.measured:7.4f}  {row.asked:<14} {row.name}")
+            print(f"  {'ok   ' if row.ok else 'SHORT'} {row.measured:7.4f}  {row.asked:<15} {row.name}")
             short = short or not row.ok
     return int(short)
 

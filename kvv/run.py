@@ -24,7 +24,7 @@ from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler, Stop, Work
 from kvv.store import Store
 from kvv.suite import Suite, SuiteKind
-from kvv.transport import Endpoint, Transport
+from kvv.transport import Endpoint, EndpointError, Transport
 from kvv.workers import Workers
 
 #: reasons that a second try at the end of the run may mend; the rest would only repeat themselves
@@ -65,6 +65,15 @@ def endpoints(job: Job, base_url: str) -> dict[Role, Endpoint]:
         key = read_key(config.judge_api_key_env, required=False)
         found[Role.JUDGE] = Endpoint(role=Role.JUDGE, base_url=config.judge_base_url, key=key, headers={})
     return found
+
+
+def check_endpoints(job: Job) -> None:
+    """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written."""
+    for found in endpoints(job, job.config.base_url or "http://127.0.0.1").values():
+        try:
+            Transport({found.role: found}, redactor=Redactor(), limits=Limits())
+        except EndpointError as error:
+            raise ConfigError(f"--{'judge-' if found.role is Role.JUDGE else ''}base-url or its key: {error}") from error
 
 
 def redactor_for(found: Mapping[Role, Endpoint]) -> Redactor:

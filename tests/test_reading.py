@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvv.model import Fault, FaultKind, Identity, Request, Shape
-from kvv.profile import Profile, load_profile
+from kvv.profile import Markers, Profile, load_profile
 from kvv.reading import Limits, Reader, Received, kept_headers, reread
 from kvv.rules import rules_for
 
@@ -293,7 +293,9 @@ ODD = st.sampled_from(
     ]
 ).map(lambda data: [data])  # fmt: skip
 STREAMS = st.lists(RUN | TEXTS | ODD, max_size=8).map(lambda runs: [data for run in runs for data in run])
-PROFILES = [OPENAI, load_profile("kimi-k3")]
+KIMI = load_profile("kimi-k3")
+NESTED = Markers(special=("<|end", "<|end_of"), tools=("<|end_of_msg|>",), think=("<think>", "</think>"))
+PROFILES = [OPENAI, KIMI, KIMI.model_copy(update={"markers": NESTED})]
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 

@@ -126,7 +126,7 @@ class Rules:
     def scan_when_full(self) -> None:
         slot = self._slot
         if slot is not None and len(slot.texts) >= texts.BATCH:
-            self._texts.scan(slot)
+            self._texts.scan(slot, last=False)
 
     def stream(self, events: EventStream) -> None:
         """The stream has ended; ``events`` tells what never became a frame."""
@@ -140,8 +140,11 @@ class Rules:
         self._streams.finish(observation, complete)
         self._errors.finish(observation)
         if context.status == 200:
-            for section in (self._envelope, self._tools, self._finishes, self._usages, self._logprobs, self._ids, self._formats, self._heuristics):
-                section.finish(observation, complete)
+            self._usages.finish(observation, complete)
+            self._ids.finish(observation, complete)
+            if not context.misplaced:
+                for section in (self._envelope, self._tools, self._finishes, self._logprobs, self._formats, self._heuristics):
+                    section.finish(observation, complete)
         return self._sink.findings(RULES)
 
     def objected(self) -> Iterable[Frame]:

@@ -57,7 +57,7 @@ RULES = (
     ),
     _rule(
         id="chunk/one-choice", level=SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, p0=True, source=stream_rule("P0.8"),
-        requirement="A chunk SHOULD carry exactly one choice.",
+        requirement="A chunk SHOULD carry exactly one choice, unless it is the usage chunk.",
     ),
     _rule(
         id="chunk/choice-index", level=MUST, causes=("C15",), p0=True, source=_both("P0.8"),
@@ -127,8 +127,9 @@ class Envelope:
         index = choice.get("index")
         if index.__class__ is not int or not 0 <= index < context.asked.n:
             self._sink.hit("chunk/choice-index", frame, f"a choice's index is {index!r:.80}, with n = {context.asked.n}")
-            if index.__class__ is not int:
-                index = None
+            # one choice is meant where one was asked for; what it lacks at the end is then the index's fault
+            context.misplaced = True
+            index = 0 if context.asked.n == 1 else index if index.__class__ is int else None
         track = context.choices.get(index)
         if track is None:
             track = ChoiceTrack(index)
@@ -179,8 +180,10 @@ class Envelope:
                 self._sink.hit("chunk/one-choice", frame, f"a chunk carries {len(choices)} choices")
         elif not context.streamed:
             self._sink.hit("chunk/choices", frame, "the body's choices are empty")
-        elif context.objects > 1 and not isinstance(body.get("usage"), dict):
-            self._sink.hit("chunk/empty-choices", frame, "a chunk has neither a choice nor usage")
+        elif not isinstance(body.get("usage"), dict):
+            self._sink.hit("chunk/one-choice", frame, "a chunk without usage carries no choice")
+            if context.objects > 1:
+                self._sink.hit("chunk/empty-choices", frame, "a chunk has neither a choice nor usage")
 
     @staticmethod
     def _is_filter_frame(body: dict[str, Any], choices: object) -> bool:

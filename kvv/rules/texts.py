@@ -7,6 +7,7 @@ chunk or batch boundary is found all the same, and the frame that completes it i
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from kvv.model import Area, Frame, Level, Observation
@@ -43,6 +44,7 @@ RULES = (
 BATCH = 64
 #: characters shown before what was found
 _BEFORE = 80
+_CLOSING = ("</", "<|close|>")
 _QUOTES = "`'\"\\“‘"
 
 
@@ -52,8 +54,34 @@ def _pattern(markers: tuple[str, ...]) -> re.Pattern[str] | None:
     return re.compile("|".join(re.escape(marker) for marker in sorted(markers, key=len, reverse=True))) if markers else None
 
 
+@lru_cache(maxsize=64)
+def _beginnings(markers: tuple[str, ...]) -> dict[str, int]:
+    longer = {marker: [len(other) for other in markers if other != marker and other.startswith(marker)] for marker in markers}
+    return {marker: max(lengths) for marker, lengths in longer.items() if lengths}
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Pieces of one text that are scanned together; ``joined`` begins with ``tail`` characters scanned before."""
+
+    slot: TextSlot
+    frames: list[Frame]
+    texts: list[str]
+    joined: str
+    tail: int
+
+    def frame_at(self, position: int) -> Frame:
+        """The frame that brought the character at this place of ``joined``."""
+        position -= self.tail
+        for frame, text in zip(self.frames, self.texts, strict=True):
+            position -= len(text)
+            if position < 0:
+                return frame
+        return self.frames[-1]
+
+
 class Texts:
-    __slots__ = ("_broken", "_context", "_groups", "_pattern", "_reach", "_sink")
+    __slots__ = ("_beginnings", "_broken", "_context", "_groups", "_pattern", "_reach", "_sink")
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -65,6 +93,8 @@ class Texts:
         self._pattern = _pattern(tuple(self._groups))
         # as far back as a cut marker or an excerpt may reach, so that neither depends on where a batch ended
         self._reach = max(_BEFORE, *(len(marker) - 1 for marker in self._groups)) if self._groups else _BEFORE
+        # marker -> length of the longest marker that begins with it, where there is one
+        self._beginnings = _beginnings(tuple(self._groups))
         #: U+FFFD seen: slot, position in its text, frame, excerpt; judged at the end, where it is known whether the text was cut
         self._broken: list[tuple[TextSlot, int, Frame, str]] = []
 
@@ -72,7 +102,7 @@ class Texts:
         slot.frames.append(frame)
         slot.texts.append(text)
         if len(slot.texts) >= BATCH:
-            self.scan(slot)
+            self.scan(slot, last=False)
 
     def whole(self, slot_kind: str, frame: Frame, text: str) -> None:
         """A text that does not stream: a function's name."""
@@ -80,29 +110,46 @@ class Texts:
         slot.frames, slot.texts = [frame], [text]
         self.scan(slot)
 
-    def scan(self, slot: TextSlot) -> None:
-        """Look through what was added since the last scan."""
-        if not slot.texts:
+    def scan(self, slot: TextSlot, *, last: bool = True) -> None:
+        """Look through what was added since the last scan. ``last``: no more may come that would make a longer marker of one at the end."""
+        held = 0 if last else self._held_back(slot)
+        frames, texts = slot.frames[: len(slot.frames) - held], slot.texts[: len(slot.texts) - held]
+        if not texts:
             return
-        fresh = "".join(slot.texts)
-        tail = slot.tail
+        fresh, tail = "".join(texts), slot.tail
         joined = tail + fresh
+        batch = _Batch(slot, frames, texts, joined, len(tail))
         if "\ufffd" in fresh:
-            self._replacement(slot, joined, len(tail))
+            self._replacement(batch)
         if self._pattern is not None:
             for match in self._pattern.finditer(joined):
                 if match.end() > len(tail):
-                    self._leak(slot, joined, match, len(tail))
+                    self._leak(batch, match)
             if "```" in joined:
                 slot.fences += joined.count("```") - tail.count("```")
         slot.seen += len(fresh)
-        slot.last = slot.frames[-1]
-        last = self._context.last_frame
-        if last is None or last.number < slot.last.number:
+        slot.last = frames[-1]
+        known = self._context.last_frame
+        if known is None or known.number < slot.last.number:
             self._context.last_frame = slot.last
         slot.tail = joined[-self._reach :]
-        slot.frames.clear()
-        slot.texts.clear()
+        del slot.frames[: len(frames)]
+        del slot.texts[: len(texts)]
+
+    def _held_back(self, slot: TextSlot) -> int:
+        """How many of the last pieces wait for more: those from a marker on that is the beginning of a longer one."""
+        if not self._beginnings or self._pattern is None:
+            return 0
+        joined = slot.tail + "".join(slot.texts)
+        for match in self._pattern.finditer(joined, max(0, len(joined) - self._reach)):
+            longest = self._beginnings.get(match.group(), 0)
+            if match.start() + longest > len(joined):
+                position, start = match.start() - len(slot.tail), 0
+                for number, text in enumerate(slot.texts):
+                    start += len(text)
+                    if position < start:
+                        return len(slot.texts) - number
+        return 0
 
     def finish(self, observation: Observation) -> None:
         for track in self._context.choices.values():
@@ -116,41 +163,35 @@ class Texts:
             cap = SHOULD if cut and position >= slot.seen - 1 else None
             self._sink.hit("text/replacement", frame, f"U+FFFD in {slot.kind}", excerpt=excerpt, cap=cap)
 
-    def _replacement(self, slot: TextSlot, joined: str, tail: int) -> None:
-        at = joined.find("\ufffd", tail)
+    def _replacement(self, batch: _Batch) -> None:
+        joined, slot = batch.joined, batch.slot
+        at = joined.find("\ufffd", batch.tail)
         while at >= 0 and len(self._broken) < 1_000:
-            self._broken.append((slot, slot.seen + at - tail, self._frame_at(slot, at - tail), joined[max(0, at - _BEFORE) : at + 1]))
+            self._broken.append((slot, slot.seen + at - batch.tail, batch.frame_at(at), joined[max(0, at - _BEFORE) : at + 1]))
             at = joined.find("\ufffd", at + 1)
 
-    def _leak(self, slot: TextSlot, joined: str, match: re.Match[str], tail: int) -> None:
+    def _leak(self, batch: _Batch, match: re.Match[str]) -> None:
+        joined, slot, tail = batch.joined, batch.slot, batch.tail
         marker = match.group()
         group = self._groups[marker]
         start = match.start()
         at_start = slot.seen <= tail and not joined[:start].strip()
-        closes = group == "think" and marker.startswith("</")
+        closes = group == "think" and marker.startswith(_CLOSING)
         orphan = closes and slot.opened == 0
         if group == "think" and not closes:
             slot.opened += 1
         if self._context.asked.holds(marker):
             return
-        quoted = (start > 0 and joined[start - 1] in _QUOTES) or (slot.fences - joined.count("```", 0, tail) + joined.count("```", 0, start)) % 2 == 1
+        fences = slot.fences - joined.count("```", 0, tail) + joined.count("```", 0, start)
+        quoted = (start > 0 and joined[start - 1] in _QUOTES) or fences % 2 == 1
         # prose and code may speak of a marker: only a bare one is proof, a think tag only where a template would put it
         weak = not marker.startswith("<") or (quoted and slot.kind != "name")
         if group == "think":
             weak = weak or slot.kind != "content" or not (at_start or orphan)
         self._sink.hit(
             f"leak/{group}",
-            self._frame_at(slot, match.end() - 1 - tail),
+            batch.frame_at(match.end() - 1),
             f"the marker {marker} stands in {slot.kind}",
             excerpt=joined[max(0, start - _BEFORE) : match.end()],
             cap=SHOULD if weak else None,
         )
-
-    @staticmethod
-    def _frame_at(slot: TextSlot, position: int) -> Frame:
-        """The frame that brought the character at this place of the fresh text."""
-        for frame, text in zip(slot.frames, slot.texts, strict=True):
-            position -= len(text)
-            if position < 0:
-                return frame
-        return slot.frames[-1]

@@ -79,7 +79,8 @@ class Context:
     """One exchange as every section sees it."""
 
     __slots__ = (
-        "asked", "body_frame", "choices", "done", "error_frame", "finished", "first_frame", "last_frame", "objects", "profile", "sink", "status",
+        "asked", "body_frame", "choices", "done", "error_frame", "finished", "first_frame", "last_frame", "misplaced", "objects", "profile", "sink",
+        "status",
     )  # fmt: skip
 
     def __init__(self, profile: Profile, asked: Asked, sink: Sink) -> None:
@@ -95,6 +96,8 @@ class Context:
         self.body_frame: Frame | None = None
         self.error_frame: Frame | None = None
         self.done: Frame | None = None
+        #: a choice came under an index that is not one of those asked for
+        self.misplaced = False
         #: choices whose finish_reason came
         self.finished = 0
 

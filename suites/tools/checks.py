@@ -13,7 +13,7 @@ from typing import Any
 from kvv.checks import Check, Look, Problem
 from kvv.checks.base import cut, named, quoted
 from kvv.checks.schema import read_json
-from kvv.contract.build import Answers, Builder
+from kvv.contract.build import Answers, Builder, Spliced
 
 
 def distinct_ids(look: Look, wanted: Any) -> Problem | None:
@@ -102,5 +102,10 @@ def literal(argument: Any, answers: Answers) -> Any:
     return json.loads(argument)
 
 
+def splice(argument: Any, answers: Answers) -> Spliced:
+    """A list put into the list where it stands."""
+    return Spliced(argument)
+
+
 CHECKS: Mapping[str, Check] = named([distinct_ids, argument_values, says_all, reports_results, valid_formats])
-BUILDERS: Mapping[str, Builder] = {"literal": literal}
+BUILDERS: Mapping[str, Builder] = {"literal": literal, "splice": splice}

@@ -171,7 +171,10 @@ def serve(shared: dict[ReferenceConfig, Client]) -> Iterator[Serve]:
 
 @pytest.fixture(scope="session")
 def kimi(shared: dict[ReferenceConfig, Client]) -> Client:
-    return shared.setdefault(ReferenceConfig(), _start(ReferenceConfig()))
+    config = ReferenceConfig()
+    if config not in shared:
+        shared[config] = _start(config)
+    return shared[config]
 
 
 @pytest.fixture(scope="session")

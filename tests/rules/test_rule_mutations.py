@@ -183,6 +183,7 @@ ROWS = [
     Row("chunk/choices", "openai-body", lambda a: a.body.update(choices=["x"]), name="body-choice"),
     Row("chunk/empty-choices", "openai", lambda a: insert(a, 2, copy_of(a, 1, choices=[])), SHOULD, frame=3),
     Row("chunk/one-choice", "kimi", lambda a: a.frames[4]["choices"].append(a.frames[4]["choices"][0]), SHOULD, frame=5),
+    Row("chunk/one-choice", "kimi", lambda a: insert(a, 0, copy_of(a, 0, choices=[])), SHOULD, frame=1, name="none"),
     Row("chunk/choice-index", "openai", lambda a: choice(a, 2).update(index=197), frame=3),
     Row("chunk/choice-index", "openai", lambda a: drop(choice(a, 2), "index"), frame=3, name="absent"),
     Row("chunk/choice-index", "openai-body", lambda a: drop(a.body["choices"][0], "index"), name="body"),

@@ -55,6 +55,30 @@ def test_a_marker_is_found_across_any_batch_and_names_the_frame_that_completes_i
     assert leaks[0].excerpt.endswith("<|tool_call_begin|>")
 
 
+@pytest.mark.parametrize("filler", [0, 61, 62, 63, 64])
+@pytest.mark.parametrize(
+    ("texts", "rule"),
+    [(["<|open|>", "tools"], "leak/tools"), (["<|op", "en|>to", "ols<|sep|>"], "leak/tools"), (["<|open|>", "toast"], "leak/special")],
+)
+def test_the_longest_marker_decides_across_any_batch(lab: Any, filler: int, texts: list[str], rule: str) -> None:
+    answer = lab.base("kimi")
+    answer.profile = lab.profile("kimi-k3", markers={"special": ("<|open|>",), "tools": ("<|open|>tools",)})
+    answer.frames[4:6] = [lab.chunk({"content": text}, kimi=True) for text in [*["x "] * filler, *texts, *["y "] * 70]]
+    for steady in (True, False):
+        for split in (0, 100):
+            leaks = [(f.rule, f.frame) for f in answer.read(steady=steady, split=split).findings if f.rule.startswith("leak/")]
+            completes = len(texts) if rule == "leak/tools" else 1
+            assert leaks == [(rule, 4 + filler + completes)]
+
+
+def test_a_wrong_index_does_not_set_off_the_rules_of_the_end(lab: Any) -> None:
+    answer = lab.base("openai-tools")
+    answer.request["tool_choice"] = "required"
+    for number, frame in enumerate(answer.frames[:-2]):
+        frame["choices"][0]["index"] = 197 + number
+    assert answer.rules() == {"chunk/choice-index": MUST}
+
+
 def test_think_tags_in_reasoning_are_a_should(lab: Any) -> None:
     assert kimi_says(lab, "hm </think> hm", reasoning=True) == {"leak/think": SHOULD}
 

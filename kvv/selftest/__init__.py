@@ -1,0 +1,9 @@
+"""The harness's own conformance test: contract suites and passive rules against the reference endpoint, clean and faulty."""
+
+from __future__ import annotations
+
+#from kvv.selftest.matrix import Matrix, Row, State
+#from kvv.selftest.run import run
+#from kvv.selftest.table import Table, TableError, load_table
+
+#__all__ = ["Matrix", "Row", "State", "Table", "TableError", "load_table", "run"]
