@@ -121,6 +121,7 @@ class Policy(_Table):
 
     ``looks`` > 1 spends alpha over that many O'Brien-Fleming looks; ``strict`` makes should-level failures count.
 
+    ``moonshot_stream`` raises every P0 rule of the stream specification to must.
     ``truncated_notice`` is the share of truncated answers above which the verdict line says so; ``min_paired`` the share of
     the planned cases that a per-case reference must cover to be usable.
     """
@@ -131,6 +132,7 @@ class Policy(_Table):
     power: Annotated[float, Field(gt=0.5, lt=1)] = 0.8
     looks: Annotated[int, Field(ge=1, le=20)] = 1
     strict: bool = False
+    moonshot_stream: bool = False
     must: tuple[str, ...] = ()
     truncated_notice: Share = 0.02
     min_paired: Share = 0.9

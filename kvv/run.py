@@ -31,8 +31,6 @@ from kvv.workers import Workers
 NOT_TRIED_AGAIN = frozenset({"policy", "body-limit", "scorer-timeout", "scorer-died", "unstable-refusal", "control-not-answered", "cut-before-stop"})
 #: how many inconclusive samples the end wave asks again at most
 END_WAVE = 2_000
-#: the policy that raises every P0 rule of Moonshot's stream suite to must
-MOONSHOT_STREAM = "moonshot-stream"
 
 
 class Progress(Protocol):
@@ -126,7 +124,7 @@ class _Runner:
                     profile=self._job.profile,
                     control=control_request(self._job),
                     observer=self,
-                    moonshot_stream=self._job.policy.name == MOONSHOT_STREAM,
+                    moonshot_stream=self._job.policy.moonshot_stream,
                     seed=config.seed,
                 )
                 with _signals(scheduler):

@@ -234,9 +234,11 @@ def test_bytes_that_arrived_while_we_were_busy_are_no_timeout(run: Callable[...,
 
     def act(talk: Any) -> None:
         talk.stream_head()
-        first, *others = hostile.stream("The ", "answer")
+        first, second, *others = hostile.stream("The ", "answer")
         talk.chunk(first)
         time.sleep(0.2)
+        talk.chunk(second)
+        time.sleep(0.7)
         for event in others:
             talk.chunk(event)
         talk.send(b"0\r\n\r\n")

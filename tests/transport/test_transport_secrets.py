@@ -115,3 +115,14 @@ def test_not_in_a_fault_either(fetch: Fetch, serve: Callable[[Any], Any], canary
 def test_a_secret_header_is_known_too(fetch: Fetch, hostile: ModuleType, canary: str) -> None:
     received = fetch(hostile.answering("400 Bad", json.dumps({"error": {"message": canary}}).encode()), key=None, headers={"api-key": canary})
     assert not holds(received, canary)
+
+
+def test_a_proxys_password_is_known_too(fetch: Fetch, serve: Callable[[Any], Any], canary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def behave(talk: Any) -> None:
+        while (request := talk.read_request()) is not None:
+            talk.answer(json.dumps({"error": {"message": f"{canary} {request.head.decode()}"}}).encode(), status="407 Proxy Authentication Required")
+
+    monkeypatch.setenv("http_proxy", f"http://me:{quote(canary, safe='')}@127.0.0.1:{serve(behave).port}")
+    received = fetch("http://vendor.invalid/v1", key=None)
+    assert received.exchange.status == 407
+    assert not holds(received, canary)
