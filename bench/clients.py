@@ -173,7 +173,7 @@ def main() -> None:
     options = parser.parse_args()
     pin(CLIENT_CPU)
     with bare_server() as base:
-        best = asyncio.run(measure(base, options.workers, 0.5 if options.quick else 2.0, 1 if options.quick else 3))
+        best = asyncio.run(measure(base, options.workers, 0.5 if options.quick else 1.5, 1 if options.quick else 4))
     whole, stream = best["openai"][0][0], best["openai"][1][0]
     rows = [
         (name, f"{one[0]:,.0f}", ratio(one[0], whole), f"{one[1]:.2f}", f"{two[0] * CHUNKS:,.0f}", ratio(two[0], stream), f"{two[1]:.2f}")

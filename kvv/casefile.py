@@ -28,7 +28,7 @@ REFERENCE = re.compile(r"@[a-z][a-z0-9-]*")
 RESERVED = frozenset({"null", "model", "other-model", "context-window", "stub", "tools-limit", "reasoning-field"})
 #: claims that are no field of the profile's claims table
 VIRTUAL_CLAIMS = frozenset(
-    {"thinking", "thinking-off", "effort", "keep", "other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit"}
+    "thinking separate-reasoning thinking-off effort keep other-model tokens tokenizer moonshot-stream stop-limit".split()
 )
 #: keys of an ``each`` entry that are no variables
 ENTRY_FIELDS = frozenset(
@@ -76,7 +76,8 @@ class CaseSpec(_Table):
 
     ``each`` names a parameter set of the profile, or lists tables with an ``id`` and variables. ``level`` may name a level
     of the profile (``reject``, ``type``); ``levels`` and ``skip`` are keyed by a surface, a glob of profile ids, or
-    ``profile-glob/surface``, and the first key that fits decides. ``claims`` must all be claimed, else the case is SKIP.
+    ``profile-glob/surface``, and the first key that fits decides (a level can only be lowered). ``claims`` must all be
+    claimed, else the case is SKIP.
 
     ``variants`` are asked together (``sequence``: one after the other) and ``compare``d; ``rounds`` are a script.
     ``samples`` asks each request so often; then ``at-least`` (or ``at-most``) bounds the rate of answers that pass ``checks``.

@@ -12,7 +12,7 @@ from kvv import __version__
 from kvv.config import ConfigError
 from kvv.options import Parser, add_output_options, add_run_options
 
-REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "text")
+REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
 EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
 
 Verb = Callable[[argparse.Namespace], int]
@@ -80,6 +80,10 @@ def build_parser() -> Parser:
     serve.add_argument("--data", action="append", default=[], metavar="SUITE=PATH", help="answer key from this data instead of the shipped fixtures")
     serve.add_argument("--api-key-env", metavar="NAME", help="ask for the key in this environment variable")
 
+    selftest = verbs.add_parser("selftest", help="our own conformance test: every fault of the catalogue seen, nothing else")
+    selftest.add_argument("--fault", nargs="+", action="extend", default=[], metavar="ID", help="these alone, with variations as in B19:stream+1in4")
+    selftest.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
     imported = verbs.add_parser("import", help="recorded results of another tool become a run, re-scored under our rules")
     imported.add_argument("tool", choices=("k2vv",))
     imported.add_argument("file", metavar="FILE")
@@ -114,6 +118,10 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import stored
 
             chosen = {"report": stored.report, "score": stored.score, "show": stored.show}[name]
+        case "selftest":
+            from kvv.verbs import selftest
+
+            chosen = selftest.selftest
         case "import":
             from kvv.verbs import imports
 

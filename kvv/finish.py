@@ -7,10 +7,12 @@ from pathlib import Path
 
 from kvv.config import ConfigError, RunConfig
 from kvv.job import Job
+from kvv.kvv_map import load_map
 from kvv.record import now, recorded_suites
 from kvv.references import Header, write_reference
 from kvv.report import csv, github, html, junit, leaderboard, markdown, text
 from kvv.report import json as report_json
+from kvv.report import kvv as report_kvv
 from kvv.report.view import RunView
 from kvv.run import Ending
 from kvv.runview import PlannedVerdicts, build_view
@@ -34,6 +36,7 @@ FORMATS = {
     "github": ("github.md", github.render),
     "csv": ("report.csv", csv.render),
     "leaderboard": ("leaderboard.json", leaderboard.render),
+    "kvv": ("kvv.txt", lambda view: report_kvv.render(view, load_map())),
     "text": ("report.txt", text.render),
 }
 

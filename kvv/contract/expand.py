@@ -14,6 +14,8 @@ from kvv.suite import Context
 
 #: how deep snippets may stand in snippets
 _DEPTH = 20
+#: strongest first
+_STRENGTH = (Level.MUST, Level.SHOULD, Level.MAY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +277,8 @@ def claimed(context: Context, claim: str) -> bool:
     match claim:
         case "thinking":
             return profile.thinking.supported and context.settings.thinking is not False
+        case "separate-reasoning":
+            return profile.thinking.supported and not profile.thinking.inline and context.settings.thinking is not False
         case "thinking-off":
             return thinking_off(context)
         case "effort":
@@ -344,9 +348,9 @@ def _fits(key: str, context: Context) -> bool:
 
 
 def _level(spec: CaseSpec, context: Context) -> Level:
-    fitting = next((level for key, level in spec.levels.items() if _fits(key, context)), None)
-    if fitting is not None:
-        return fitting
+    """The case's level; an entry of ``levels`` that fits can only lower it."""
     decoding = context.profile.decoding
     named = {"reject": decoding.reject_level, "type": decoding.type_level}
-    return named[spec.level] if isinstance(spec.level, str) and spec.level in named else Level(spec.level)
+    level = named[spec.level] if isinstance(spec.level, str) and spec.level in named else Level(spec.level)
+    fitting = next((level for key, level in spec.levels.items() if _fits(key, context)), level)
+    return max(level, fitting, key=_STRENGTH.index)

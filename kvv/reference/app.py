@@ -119,6 +119,8 @@ class Chat:
         headers = dict(scope["headers"])
         client = str(scope["client"])
         body = await _read_body(headers, receive)
+        if self._engine.dwell_s:
+            await asyncio.sleep(self._engine.dwell_s)
         if body is None:
             error = ApiError(f"the body is larger than {MAX_BODY} bytes", status=413, reason="size")
             outcome = self._engine.answer(None, error, client=client)

@@ -129,10 +129,9 @@ def _value(schema: JsonObject, part: str, text: str) -> Any:
     if isinstance(written, dict) and written.keys() <= names and _accepts(schema, written):
         return written
     stated = directives.literals(part, names) or directives.literals(text, names)
-    if not stated and part and len(part) < 40 and part != text:
-        # A bare value ("for Paris and London") goes to the first required property.
+    if not stated and (bare := directives.bare_value(part)) is not None:
         first = next(iter(schema.get("required", ())), None)
-        stated = {first: part.strip()} if first is not None else {}
+        stated = {} if first is None else {first: bare}
     try:
         made = value_for(schema, stated)
     except NoValue:

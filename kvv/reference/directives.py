@@ -27,7 +27,8 @@ _LENGTH = re.compile(r"\b(\d{1,3})[- ](?:character|letter|digit)", re.I)
 _IMPERATIVE = re.compile(r"\b(?:call|use|using|invoke|run|execute|try)\b", re.I)
 _FORBIDDEN = re.compile(r"\b(?:do not|don't|never|without)\s+(?:call|use|using|invoke|calling|invoking)", re.I)
 _TWICE = re.compile(r"\b(?:twice|two times|two calls|both)\b", re.I)
-_AND = re.compile(r"\bfor (?:city )?[\"“']?([^\W\d_][\w .-]{0,30}?)[\"”']?(?:,| and) (?:also )?(?:for )?[\"“']?([^\W\d_]\w{0,30})[\"”']?", re.I)
+_AND = re.compile(r"\bfor (?:city )?[\"“']?([^\W\d_][\w .-]{0,30}?)[\"”']?,? and (?:also )?(?:for )?[\"“']?([^\W\d_]\w{0,30})[\"”']?", re.I)
+_FOR = re.compile(r"\bfor (?:[\"“']([^\"”']+)[\"”']|((?!the\b|me\b|this\b|a\b)[^\s,.;:!?]+(?: [A-Z][^\s,.;:!?]*)*))")
 _PREAMBLE = re.compile(r"\b(?:say|write|reply|answer|tell me)\b[^\"“]{0,30}[\"“]([^\"”]+)[\"”]", re.I)
 _KEYS = re.compile(r"[\"“'`]([A-Za-z_]\w{0,40})[\"”'`]")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\w)")
@@ -112,12 +113,18 @@ def stretches(text: str, tools: list[Tool]) -> list[str]:
     """For each tool to call the part of the text that speaks of it, where its literals stand."""
     if len(tools) == 2 and tools[0].name == tools[1].name and text.count(tools[0].name) == 1:
         found = _AND.search(text)
-        return [found[1], found[2]] if found else [text, text]
+        return [f"for {found[1]}", f"for {found[2]}"] if found else [text, text]
     starts: list[int] = []
     for tool in tools:
         at = text.find(tool.name, starts[-1] + 1 if starts else 0)
         starts.append(max(at, 0))
     return [text if len(tools) == 1 else text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+
+
+def bare_value(part: str) -> str | None:
+    """What a call is made for, when it is said without a property's name: ``for Paris``."""
+    found = _FOR.search(part)
+    return (found[1] or found[2]).strip() if found else None
 
 
 def preamble(text: str) -> str | None:
@@ -144,15 +151,18 @@ def literals(text: str, names: Iterable[str]) -> dict[str, Any]:
     for name in names:
         where = re.search(rf"(?<![\w]){re.escape(name)}[\"'`]?(?:\s*[:=]\s*|\s+(?:is |to |as |of |set to )?)", text)
         if where is not None:
-            value = _literal(text[where.end() : where.end() + 100_000])
+            # "exactly this text" may hold the quotation mark itself: then the last one ends it.
+            exact = "exactly" in text[max(0, where.start() - 30) : where.start()]
+            value = _literal(text[where.end() : where.end() + 100_000], exact=exact)
             if value is not None:
                 result[name] = value
     return result
 
 
-def _literal(rest: str) -> Any:
+def _literal(rest: str, *, exact: bool) -> Any:
     if rest[:1] in "\"“'`" and rest[:1]:
-        end = rest.find({"“": "”"}.get(rest[0], rest[0]), 1)
+        mark = {"“": "”"}.get(rest[0], rest[0])
+        end = rest.rfind(mark) if exact else rest.find(mark, 1)
         return rest[1:end] if end > 0 else None
     if rest[:1] in ("{", "["):
         try:

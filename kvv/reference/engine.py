@@ -47,6 +47,7 @@ class Engine:
         self.stats = Stats()
         self.active = 0
         self._selected = select(config.faults, catalogue.ALL)
+        self.dwell_s = max((selected.fault.dwell_s for selected in self._selected), default=0.0)
         self._key = AnswerKey(config.answers)
         self._asks = Asks()
         self._cache = PrefixCache()

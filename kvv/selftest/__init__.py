@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#from kvv.selftest.matrix import Matrix, Row, State
-#from kvv.selftest.run import run
-#from kvv.selftest.table import Table, TableError, load_table
+from kvv.selftest.matrix import Matrix, Row, State
+from kvv.selftest.run import run
+from kvv.selftest.table import Table, TableError, load_table
 
-#__all__ = ["Matrix", "Row", "State", "Table", "TableError", "load_table", "run"]
+__all__ = ["Matrix", "Row", "State", "Table", "TableError", "load_table", "run"]

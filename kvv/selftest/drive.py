@@ -53,16 +53,21 @@ class Planned:
 
 @dataclass(slots=True)
 class Observed:
-    """What one run showed. ``findings`` counts (rule, area, level); ``died``: the endpoint stopped answering in mid-run."""
+    """What one run showed. ``findings`` counts exchanges by (rule, area, level); ``repeats`` are the samples of a statistical gate;
+    ``died``: the endpoint stopped answering in mid-run."""
 
     verdicts: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
+    repeats: list[tuple[Case, Verdict]] = field(default_factory=list)
     findings: Counter[tuple[str, Area, Level]] = field(default_factory=Counter)
     requests: int = 0
     died: str = ""
     stopped: str = ""
 
     def concluded(self, case: Case, verdict: Verdict) -> None:
-        self.verdicts[case.id] = (case, verdict)
+        if case.sample:
+            self.repeats.append((case, verdict))
+        else:
+            self.verdicts[case.id] = (case, verdict)
 
     def exchanged(self, received: Received, limit: int) -> None:
         self.requests += 1
@@ -100,8 +105,8 @@ def every_case(setting: Setting) -> tuple[Planned, ...]:
     return tuple(Planned(planned.suite, case) for planned in job.plan.suites for case in planned.cases)
 
 
-async def observe(setting: Setting, faults: Sequence[str], cases: Sequence[Planned]) -> Observed:
-    """Ask the cases, risky ones last and alone, of a fresh endpoint with these faults."""
+async def observe(setting: Setting, faults: Sequence[str], cases: Sequence[Planned], *, repeated: Sequence[Planned] = (), times: int = 0) -> Observed:
+    """Ask the cases, risky ones last and alone, of a fresh endpoint with these faults; some of them so many times more, as samples from 1 on."""
     config = RunConfig(base_url="http://127.0.0.1/v1", model=setting.model, profile=setting.profile, surface=setting.surface, quiet=True)
     observed = Observed()
     server = ReferenceServer(
@@ -124,7 +129,8 @@ async def observe(setting: Setting, faults: Sequence[str], cases: Sequence[Plann
             )
             await scheduler.reach()
             if not scheduler.stop:
-                await scheduler.run([Work(suite=planned.suite, case=planned.case, keep_frames=False) for planned in cases])
+                again = [Planned(planned.suite, replace(planned.case, sample=number)) for planned in repeated for number in range(1, times + 1)]
+                await scheduler.run([Work(suite=planned.suite, case=planned.case, keep_frames=False) for planned in (*cases, *again)])
             observed.stopped = scheduler.stop.sentence
             if scheduler.stop.reason == "endpoint-died":
                 observed.died = scheduler.stop.sentence

@@ -75,6 +75,12 @@ def test_levels_are_keyed_by_profile_and_surface(lab: Any, profile: str, surface
     assert lab.only(text, profile=profile, surface=surface).level is level
 
 
+def test_levels_only_lower(lab: Any) -> None:
+    text = PLAIN + 'each = [{ id = "a" }, { id = "b", level = "should" }]\nlevels = { "kimi-*" = "must", "*" = "may" }\n'
+    assert [case.level for case in lab.cases(text)] == [Level.MUST, Level.SHOULD]
+    assert [case.level for case in lab.cases(text, profile="openai")] == [Level.MAY, Level.MAY]
+
+
 @pytest.mark.parametrize(
     ("fields", "options", "reason"),
     [

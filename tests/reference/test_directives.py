@@ -128,6 +128,21 @@ def test_literals_are_honoured_where_they_fit(kimi, prompt, arguments):
     assert json.loads(kimi.ask(prompt, tools=[tool]).message["calls"][0][2]) == arguments
 
 
+@pytest.mark.parametrize(
+    ("prompt", "cities"),
+    [
+        ("Call get_weather for Beijing.", ["Beijing"]),
+        ("Call get_weather for New York, please.", ["New York"]),
+        ("Call get_weather for Paris and London, both in this one answer.", ["Paris", "London"]),
+        ("Call get_weather for the city.", ["sample text"]),
+        ('Call get_weather with exactly this city "a "b" c" and nothing else.', ['a "b" c']),
+    ],
+)
+def test_what_a_call_is_made_for(kimi, weather, prompt, cities):
+    got = kimi.ask(prompt, tools=[weather])
+    assert [json.loads(call[2])["city"] for call in got.message["calls"]] == cities
+
+
 def test_results_are_quoted_in_their_order(kimi, weather):
     calls = [{"id": f"get_weather_{at}", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}} for at in (0, 1)]
     results = [{"role": "tool", "tool_call_id": f"get_weather_{at}", "content": f"result {at}"} for at in (1, 0)]

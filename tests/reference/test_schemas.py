@@ -165,7 +165,7 @@ def test_keywords_beyond_mfjs_are_honoured_when_not_strict(kimi, name):
     Draft202012Validator(schema).validate(json.loads(got.message["calls"][0][2]))
 
 
-MODEST = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MODEST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 names = st.text(alphabet="abcxyzéß名_-. ", min_size=1, max_size=6).filter(lambda name: name not in ("anyOf", "required"))
 
 

@@ -83,8 +83,7 @@ async def gather(server: ReferenceServer, bodies: list[dict[str, Any]]) -> list[
 
 
 def run(faults: tuple[str, ...], bodies: list[dict[str, Any]], read: Callable[[dict[str, Any]], str]) -> list[str]:
-    # A little time per token keeps the requests in flight together.
-    with ReferenceServer(ReferenceConfig(faults=faults, itl_ms=0.5)) as server:
+    with ReferenceServer(ReferenceConfig(faults=faults)) as server:
         return [read(body) for body in asyncio.run(gather(server, bodies))]
 
 

@@ -98,7 +98,7 @@ def test_timing_of_first_token_and_gaps(serve):
             times.append(time.monotonic() - start)
     assert times[0] >= 0.06
     assert len(times) > 5
-    assert times[-1] - times[0] >= 20 * 0.003
+    assert times[-1] >= 0.06 + 20 * 0.003
     start = time.monotonic()
     client.ask("Hello", max_tokens=20)
     assert time.monotonic() - start >= 0.06 + 19 * 0.003

@@ -34,8 +34,33 @@ def test_a_user_message_costs_its_text_and_the_wrapper(tokens):
 
 
 def test_published_constant_of_a_lone_assistant_message(tokens):
-    message = {"role": "assistant", "content": "hello"}
-    assert tokens(None, messages=[message], thinking={"type": "enabled", "effort": "high"}) == 99
+    for text in ("hello", "你好"):
+        message = {"role": "assistant", "content": text}
+        assert tokens(None, messages=[message], thinking={"type": "enabled", "effort": "high"}) == 99
+
+
+CAPITAL = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "capital_answer",
+        "schema": {"type": "object", "properties": {"capital": {"type": "boolean"}}, "required": ["capital"], "additionalProperties": False},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("texts", "fields", "published"),
+    [
+        (["请用 JSON 格式回答：北京是中国的首都吗？答案需要包含键 capital。"], OFF, 36),
+        (["请用 JSON 格式回答：北京是中国的首都吗？答案需要包含键 capital。"], {**OFF, "response_format": CAPITAL}, 119),
+        (["你是一个简洁、准确的助手。", "你好"], OFF, 36),
+        (["你是一个简洁、准确的助手。", "你好"], {}, 103),
+    ],
+)
+def test_published_constants_of_whole_requests(tokens, texts, fields, published):
+    roles = ["user"] if len(texts) == 1 else ["system", "user"]
+    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+    assert tokens(None, messages=messages, **fields) == published
 
 
 def test_effort_notes(tokens):
@@ -133,7 +158,7 @@ def test_tokens_join_back_to_the_text(text):
 
 
 @pytest.mark.parametrize(
-    "part", ["word it's, and HTTPServer 12345\n\n ok  ", "汉字标点。", "no cut is found in-here,", "naïve Ünïcode, данные и слова "]
+    "part", ["word it's, and HTTPServer 12345\n\n ok  ", "汉字标点的中国的准确的文字。", "no cut is found in-here,", "naïve Ünïcode, данные и слова "]
 )
 def test_long_texts_are_counted_in_parts_and_yet_exactly(part):
     text = part * 20_000
@@ -147,7 +172,17 @@ def test_ids_are_stable_and_below_the_special_tokens(token):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("The quick brown fox jumps", 5), ("hello", 1), ("", 0), ("你好", 2), ("12345", 2), ("getWeather", 2), ("it's fine", 2), ("a\n\nb", 3)],
+    [
+        ("The quick brown fox jumps", 5),
+        ("hello", 1),
+        ("", 0),
+        ("你好", 1),
+        ("汉字", 2),
+        ("12345", 2),
+        ("getWeather", 2),
+        ("it's fine", 2),
+        ("a\n\nb", 3),
+    ],
 )
 def test_counts_of_plain_texts(text, size):
     assert count(text) == size

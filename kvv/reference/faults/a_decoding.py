@@ -106,6 +106,7 @@ FAULTS = (
         group="a",
         summary="a seed is ignored while other requests are active",
         mode="both",
+        dwell_s=0.03,
         areas=("decoding",),
         on_request=_shared_generator,
     ),

@@ -61,6 +61,7 @@ FAULTS = (
         group="j",
         summary="with more than four requests in flight a JSON key is damaged",
         mode="both",
+        dwell_s=0.03,
         areas=("degradation", "response-format"),
         on_draft=_swapped_key,
     ),

@@ -100,13 +100,18 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of the catalogue (or a quirk). ``areas`` names where a verifier should see it, the likeliest first."""
+    """One fault of the catalogue (or a quirk). ``areas`` names where a verifier should see it, the likeliest first.
+
+    ``dwell_s`` keeps every request in flight for at least this long (seconds), for faults that need neighbours: answers
+    that are made at once would never overlap.
+    """
 
     id: str
     group: str
     summary: str
     mode: Mode
     areas: tuple[Area, ...]
+    dwell_s: float = 0.0
     on_body: Callable[[Turn, JsonObject], JsonObject] | None = None
     on_request: Callable[[Turn, ChatRequest], ChatRequest] | None = None
     on_rendering: Callable[[Turn, Rendering], Rendering] | None = None

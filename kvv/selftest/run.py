@@ -1,0 +1,101 @@
+"""The runs behind the matrix: clean in each setting, then every fault alone, several at a time in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+from collections.abc import Callable, Sequence
+
+from kvv.reference.faults import FAULTS, NOT_SHOWABLE
+from kvv.selftest.drive import Observed, Planned, Setting, every_case, observe
+from kvv.selftest.matrix import Clean, Matrix, Row, State, clean_row, judge
+from kvv.selftest.table import FaultSpec, Gate, SettingSpec, Table, Variation
+
+#: endpoints that are asked at the same time: while one waits out a hang, others work
+AT_ONCE = 5
+
+Told = Callable[[Clean | Row], None]
+
+
+def run(table: Table, faults: Sequence[str] = (), told: Told | None = None) -> Matrix:
+    """The matrix of these faults (with variations, as ``B19:stream``), or of all with the table's variations.
+
+    Raises ValueError for a fault that the catalogue does not have.
+    """
+    wanted = [Variation.model_validate({"as": name}) for name in faults]
+    unknown = [entry.selected for entry in wanted if entry.fault not in FAULTS]
+    if unknown:
+        raise ValueError(f"no fault {unknown[0]!r}; `kvv list faults` names them")
+    everything = [*(Variation.model_validate({"as": name}) for name in FAULTS), *table.variation]
+    return asyncio.run(_Runner(table, whole=not wanted, told=told or (lambda _: None)).matrix(wanted or everything))
+
+
+class _Runner:
+    def __init__(self, table: Table, *, whole: bool, told: Told) -> None:
+        self._table = table
+        self._whole = whole
+        self._told = told
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._clean: dict[str, Observed] = {}
+
+    async def matrix(self, wanted: Sequence[Variation]) -> Matrix:
+        asked = [entry for entry in wanted if not self._table.spec(entry.fault).legal]
+        settings = {self._table.spec(entry.fault).setting: None for entry in asked}
+        if self._whole:
+            settings = dict.fromkeys(self._table.settings)
+        by_setting = {name: [one for one in asked if self._table.spec(one.fault).setting == name] for name in settings}
+        cleans = await asyncio.gather(*(self._clean_run(name, entries) for name, entries in by_setting.items()))
+        rows = await asyncio.gather(*map(self._row, wanted))
+        return Matrix(clean=cleans, rows=rows, not_showable=NOT_SHOWABLE if self._whole else {})
+
+    async def _clean_run(self, name: str, entries: Sequence[Variation]) -> Clean:
+        """Every case of every suite when all faults are asked for, else the cases that these faults need."""
+        spec = self._table.settings[name]
+        setting = _setting(spec)
+        globs = ["*"] if self._whole else list({glob for entry in entries for glob in self._globs(entry)})
+        gates = [gate for entry in entries if (gate := self._gate(entry)) is not None]
+        times = max((gate.n for gate in gates), default=0)
+        async with self._slots:
+            self._clean[name] = await observe(setting, (), matching(setting, globs), repeated=_sampled(setting, gates), times=times)
+        observed = self._clean[name]
+        names = [*(case for case in observed.verdicts), *(rule for rule, _, _ in observed.findings)]
+        row = clean_row(name, observed, spec.stated, [one for one in names if any(fnmatch.fnmatchcase(one, glob) for glob in spec.stated)])
+        self._told(row)
+        return row
+
+    async def _row(self, entry: Variation) -> Row:
+        spec, areas = self._table.spec(entry.fault), self._table.areas(entry.fault)
+        if spec.legal:
+            row = Row(fault=entry.selected, state=State.LEGAL, areas=areas, note=spec.legal)
+        else:
+            row = await self._asked(entry, spec)
+        self._told(row)
+        return row
+
+    async def _asked(self, entry: Variation, spec: FaultSpec) -> Row:
+        setting, gate = _setting(self._table.settings[spec.setting]), self._gate(entry)
+        cases = matching(setting, self._globs(entry))
+        selected = entry.selected if ":" in entry.selected else spec.selected or entry.selected
+        async with self._slots:
+            observed = await observe(setting, (selected,), cases, repeated=_sampled(setting, [gate] if gate else []), times=gate.n if gate else 0)
+        row = judge(entry.selected, spec, self._table.areas(entry.fault), observed, self._clean[spec.setting], gate=gate)
+        return row
+
+    def _globs(self, entry: Variation) -> Sequence[str]:
+        return (*entry.cases, *self._table.cases(entry.fault))
+
+    def _gate(self, entry: Variation) -> Gate | None:
+        return entry.gate or (self._table.spec(entry.fault).gate if ":" not in entry.selected else None)
+
+
+def _setting(spec: SettingSpec) -> Setting:
+    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant)
+
+
+def matching(setting: Setting, globs: Sequence[str]) -> list[Planned]:
+    """The setting's cases that any glob matches, in plan order."""
+    return [planned for planned in every_case(setting) if any(fnmatch.fnmatchcase(planned.case.id, glob) for glob in globs)]
+
+
+def _sampled(setting: Setting, gates: Sequence[Gate]) -> list[Planned]:
+    return matching(setting, [gate.case for gate in gates])

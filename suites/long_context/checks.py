@@ -1,0 +1,57 @@
+"""What the long-context suite asks of answers and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from kvv.checks import Check, Look, Problem
+from kvv.checks.base import cut, inconclusive, named, prompt_tokens_of, quoted
+
+#: a segment must add at least this share of what the first segments added per token asked for
+PLATEAU = 0.5
+
+
+def finds(look: Look, wanted: Any) -> Problem | None:
+    """The content holds the needle's value. A model may overlook one once; two of two samples must miss it."""
+    if str(wanted) in look.observation.answer.replace(",", "").replace(" ", ""):
+        return None
+    return cut(look) or Problem(reason="needle-missed", detail=f"content is {quoted(look.observation.answer)}, want {wanted}", repeats=True)
+
+
+def no_plateau(look: Look, wanted: Any) -> Problem | None:
+    """``{ name = size, ... }``: usage.prompt_tokens keeps pace with the size of the prompt, from each name to the next larger one.
+
+    A prompt that is cut in silence shows as counts that stand still: a segment that adds less than half of what the
+    steepest segment adds for the same size.
+    """
+    counts: list[tuple[str, float, int]] = []
+    for name, size in sorted(wanted.items(), key=lambda item: float(item[1])):
+        tokens = prompt_tokens_of(look, name)
+        if isinstance(tokens, Problem):
+            return tokens
+        counts.append((name, float(size), tokens))
+    slopes = [(later[0], (later[2] - earlier[2]) / (later[1] - earlier[1])) for earlier, later in pairwise(counts)]
+    steepest = max(slope for _, slope in slopes)
+    shown = ", ".join(f"{name} {tokens}" for name, _, tokens in counts)
+    if steepest <= 0:
+        return Problem(reason="prompt-tokens-plateau", detail=f"prompt_tokens does not grow with the prompt: {shown}")
+    slow = next((name for name, slope in slopes if slope < PLATEAU * steepest), None)
+    if slow is None:
+        return None
+    return Problem(reason="prompt-tokens-plateau", detail=f"prompt_tokens stands still towards {slow}: {shown}")
+
+
+def counts_to(look: Look, wanted: Any) -> Problem | None:
+    """The content was not cut: it ends by itself, and a count reaches its goal. An answer that stops short by choice shows nothing."""
+    if look.observation.finish_reason == "length":
+        tokens = look.observation.tokens("completion_tokens")
+        return Problem(reason="small-default-budget", detail=f"cut by length after {tokens} completion tokens although no max_tokens was sent")
+    if str(wanted) in look.observation.answer:
+        return None
+    return inconclusive("ended-early", f"the answer ends before {wanted}: {quoted(look.observation.answer[-60:])}")
+
+
+CHECKS: Mapping[str, Check] = named([finds, counts_to])
+COMPARISONS: Mapping[str, Check] = named([no_plateau])

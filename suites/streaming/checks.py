@@ -1,0 +1,158 @@
+"""What the streaming suite asks of frames, beyond the passive rules that see every stream anyway."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvv.checks import Check, Look, Problem
+from kvv.checks.base import cut, inconclusive, named, quoted
+from kvv.model import Outcome
+
+#: an answer that takes less than this many milliseconds tells nothing about how it was paced
+LONG_MS = 2_000.0
+#: a stream whose increments all fall into this last share of its time was held back
+BURST_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One increment: milliseconds since the request, and its text."""
+
+    offset_ms: float
+    text: str
+
+
+def pieces(look: Look, kind: str) -> list[Piece]:
+    """The increments of the first choice: ``content``, ``reasoning`` (whatever its field) or ``arguments``, in order of arrival."""
+    return [
+        Piece(offset_ms=frame.offset_ms, text=text)
+        for frame in look.answered.exchange.frames
+        for delta in _deltas(frame.data)
+        for text in _texts(delta, kind)
+        if text
+    ]
+
+
+def _deltas(data: bytes) -> Iterator[Mapping[str, Any]]:
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    for choice in parsed.get("choices") or () if isinstance(parsed, dict) else ():
+        match choice:
+            case {"delta": dict() as delta} if choice.get("index", 0) == 0:
+                yield delta
+
+
+def _texts(delta: Mapping[str, Any], kind: str) -> Iterator[str]:
+    match kind:
+        case "content":
+            values: list[Any] = [delta.get("content")]
+        case "reasoning":
+            values = [delta.get("reasoning_content"), delta.get("reasoning")]
+        case _:
+            calls = delta.get("tool_calls")
+            functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+            values = [function.get("arguments") for function in functions if isinstance(function, dict)]
+    yield from (value for value in values if isinstance(value, str))
+
+
+def comes_in_pieces(look: Look, wanted: Any) -> Problem | None:
+    """``{ kind, at-least }``: the text of this kind came in at least so many increments."""
+    if not look.answered.exchange.frames_kept:
+        return inconclusive("frames-not-kept", "the frames of this answer were not kept")
+    found = pieces(look, wanted["kind"])
+    if len(found) >= wanted["at-least"]:
+        return None
+    size = sum(len(piece.text) for piece in found)
+    if not size:
+        return cut(look) or inconclusive("nothing-to-see", f"the answer has no {wanted['kind']}")
+    return Problem(reason="one-burst", detail=f"{size} characters of {wanted['kind']} came in {len(found)} increments, want at least {wanted['at-least']}")
+
+
+def arrives_over_time(look: Look, wanted: Any) -> Problem | None:
+    """Increments are sent as they are made: not all of them in the last tenth of an answer that took two seconds or more."""
+    times = [piece.offset_ms for kind in ("reasoning", "content", "arguments") for piece in pieces(look, kind)]
+    total = look.answered.exchange.timing.total_ms
+    if len(times) < 10 or total < LONG_MS:
+        return None
+    spread = max(times) - min(times)
+    if spread >= BURST_SHARE * total:
+        return None
+    detail = f"{len(times)} increments within {spread:.0f} ms at the end of {total:.0f} ms"
+    return Problem(reason="held-back", detail=detail, repeats=True)
+
+
+def counts_up(look: Look, wanted: Any) -> Problem | None:
+    """The content counts from 1, without a gap or a repeat, to this number; cut by length, to wherever it was cut.
+
+    ``{ to, at-least }``: a content that counts right but stops early needs to have come so far.
+    """
+    goal = int(wanted["to"]) if isinstance(wanted, Mapping) else int(wanted)
+    least = int(wanted.get("at-least", goal)) if isinstance(wanted, Mapping) else goal
+    numbers = [int(text[:12]) for text in re.findall(r"\d+", look.observation.answer)]
+    ended = look.observation.finish_reason == "length"
+    for at, number in enumerate(numbers, 1):
+        if number != at and not (ended and at == len(numbers) and str(at).startswith(str(number))):
+            around = numbers[max(0, at - 3) : at + 2]
+            return Problem(reason="miscounted", detail=f"number {at} of the content is {number} (around it {around})", repeats=True)
+    if len(numbers) >= least or ended:
+        return None if numbers else cut(look) or Problem(reason="miscounted", detail="the content holds no number", repeats=True)
+    return Problem(reason="broke-off", detail=f"the content counts to {len(numbers)}, want {least}; finish_reason {look.observation.finish_reason!r}", repeats=True)
+
+
+def cut_at(look: Look, limit: Any) -> Problem | None:
+    """The answer was cut at ``max_tokens``: finish_reason length, and no more tokens than that.
+
+    A model that stopped by itself before the limit shows nothing; one that reached it and says otherwise does.
+    """
+    tokens, finish = look.observation.tokens("completion_tokens"), look.observation.finish_reason
+    if tokens is not None and tokens > int(limit):
+        return Problem(reason="limit-exceeded", detail=f"{tokens} completion tokens where the limit is {limit}")
+    if finish == "length":
+        return None
+    if tokens is None or tokens >= int(limit):
+        return Problem(reason="finish-reason", detail=f"finish_reason is {finish!r} after {tokens} tokens of at most {limit}, want 'length'")
+    if finish is None:
+        return Problem(reason="finish-reason", detail="no finish_reason")
+    return inconclusive("ended-early", f"the model ended by itself after {tokens} tokens, before the limit of {limit}")
+
+
+def has_logprobs(look: Look, wanted: Any) -> Problem | None:
+    """There are log probabilities beside the content."""
+    if look.observation.first.logprobs > 0:
+        return None
+    return Problem(reason="no-logprobs", detail="logprobs were asked for and are nowhere in the answer")
+
+
+def choices(look: Look, wanted: Any) -> Problem | None:
+    """``{ n, says }``: n choices with the indices 0 to n-1, each finished, each with this text in its content."""
+    found = look.observation.choices
+    indices = sorted(choice.index if choice.index is not None else -1 for choice in found)
+    if indices != list(range(int(wanted["n"]))):
+        return Problem(reason="choice-count", detail=f"choices have the indices {indices}, want 0 to {int(wanted['n']) - 1}")
+    for choice in found:
+        if choice.finish_reason is None:
+            return Problem(reason="choice-unfinished", detail=f"choice {choice.index} has no finish_reason")
+        if str(wanted["says"]).casefold() not in (choice.answer or "").casefold() and choice.finish_reason != "length":
+            return Problem(reason="wrong-answer", detail=f"choice {choice.index} says {quoted(choice.answer)}", repeats=True)
+    return None
+
+
+def usage_place(look: Look, wanted: Any) -> Problem | None:
+    """Usage stands in this place (``summary``: a frame of its own after the last choice; ``anywhere``); ``nowhere`` notes where it stands unasked."""
+    places = [report.place for report in look.observation.usage if report.place != "header"]
+    if wanted == "nowhere":
+        if not places:
+            return None
+        return Problem(reason="usage-unasked", detail=f"usage in {', '.join(dict.fromkeys(places))} although it was not asked for", outcome=Outcome.PASS)
+    if wanted in places or (wanted == "anywhere" and places):
+        return None
+    return Problem(reason="no-usage", detail=f"usage stands {'in ' + ', '.join(dict.fromkeys(places)) if places else 'nowhere'}, want it in {wanted}")
+
+
+CHECKS: Mapping[str, Check] = named([comes_in_pieces, arrives_over_time, counts_up, cut_at, has_logprobs, choices, usage_place])
