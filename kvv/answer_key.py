@@ -9,6 +9,7 @@ from kvv.answers import KeyEntry
 from kvv.config import ConfigError
 from kvv.data import DataError
 from kvv.data import load as load_data
+from kvv.data.pictures import sent_digest
 from kvv.suite import load_suite, suite_ids
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
-    """Key entries in the reference endpoint's own form; it knows nothing of suites."""
+    """Key entries in the reference endpoint's own form; it knows nothing of suites. Reads and encodes the entries' pictures."""
     from kvv.reference import Answer, Reply
 
     return tuple(
@@ -26,6 +27,7 @@ def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
             prompt=entry.prompt,
             right=Reply(text=entry.right_text, tool=entry.right_tool),
             wrong=Reply(text=entry.wrong_text, tool=entry.wrong_tool),
+            images=tuple(sent_digest(picture) for picture in entry.pictures),
         )
         for entry in entries
     )

@@ -28,7 +28,10 @@ REFERENCE = re.compile(r"@[a-z][a-z0-9-]*")
 RESERVED = frozenset({"null", "model", "other-model", "context-window", "stub", "tools-limit", "reasoning-field"})
 #: claims that are no field of the profile's claims table
 VIRTUAL_CLAIMS = frozenset(
-    "thinking separate-reasoning thinking-off effort keep other-model tokens tokenizer moonshot-stream stop-limit".split()
+    [
+        *("thinking", "separate-reasoning", "thinking-off", "effort", "keep"),
+        *("other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit"),
+    ]
 )
 #: keys of an ``each`` entry that are no variables
 ENTRY_FIELDS = frozenset(

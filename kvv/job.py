@@ -16,15 +16,17 @@ from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges
 from kvv.model import Request
-from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for
+from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, variant_for
 from kvv.policy import Policy, PolicyError, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
 from kvv.references import ReferenceError, check_overlap, read_references
-from kvv.suite import Context, Dataset, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
+from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, Tokenizer
 
 #: what the in-process reference endpoint serves
 FIXTURE_MODEL = "kimi-k3"
+#: KVV's defaults for the judge of BEAM
+JUDGE_TEMPERATURE, JUDGE_MAX_TOKENS = 0.3, 16_384
 #: the value of --data that asks for the shipped fixtures
 FIXTURE = "fixture"
 DEFAULT_POLICY = "smoke"
@@ -165,9 +167,25 @@ def _selected(config: RunConfig, profile: Profile, *, contract_only: bool) -> li
 
 
 def _missing_need(suite: Suite, config: RunConfig) -> str:
-    if "judge" in suite.needs and not config.judge_base_url:
+    """Our own endpoint judges too; somebody else's is named by --judge-base-url."""
+    if "judge" not in suite.needs or config.base_url is None:
+        return ""
+    if not config.judge_base_url:
         return "no judge"
+    if not config.judge_model:
+        raise ConfigError("--judge-model: is needed beside --judge-base-url")
     return ""
+
+
+def judge_of(config: RunConfig, model: str) -> Judge | None:
+    """KVV's judge parameters, but the temperature of a model that accepts no other; without an endpoint of its own our endpoint judges."""
+    name = (config.judge_model or "") if config.judge_base_url else model if config.base_url is None else ""
+    if not name:
+        return None
+    profile = load_profile(pick_profile(name)[0])
+    fixed = any(0 <= values.get("temperature", -1) <= 2 for values in profile.decoding.rejected)
+    temperature = profile.sampling_for("judge").temperature if fixed else JUDGE_TEMPERATURE
+    return Judge(model=name, temperature=temperature, max_tokens=JUDGE_MAX_TOKENS)
 
 
 def _dataset(suite: Suite, config: RunConfig, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
@@ -177,7 +195,11 @@ def _dataset(suite: Suite, config: RunConfig, *, named: bool, in_process: bool) 
         return None
     fixture = path == FIXTURE or (path is None and in_process)
     try:
-        return load_data(suite.dataset, path=None if fixture else path, fixture=fixture)
+        variant = suite.data_variant(variant_for(config, suite.id))
+    except ValueError as error:
+        raise ConfigError(f"--variant: {error}") from error
+    try:
+        return load_data(suite.dataset, path=None if fixture else path, fixture=fixture, variant=variant)
     except DataError as error:
         if named or path is not None:
             raise ConfigError(f"--data {suite.id}: {error}") from error
@@ -196,6 +218,7 @@ def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, data
         seed=config.seed,
         other_model=config.other_model or "",
         tokenizer=_tokenizer(config.tokenizer),
+        judge=judge_of(config, model) if "judge" in suite.needs else None,
     )
     try:
         planned = plan_suite(

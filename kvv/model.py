@@ -133,6 +133,35 @@ class Fragment:
         return Fragment(data=data, digest=hashlib.sha256(data).hexdigest(), splice=splice)
 
 
+class PictureForm(StrEnum):
+    """How a picture's bytes are sent: as the data set has them, or re-encoded as KVV does (JPEG with Pillow's defaults)."""
+
+    AS_IS = "as-is"
+    KVV_JPEG = "kvv-jpeg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture of a data set; in a request it is the ``url`` of an ``image_url`` part and stands for a base64 data URL.
+
+    Named by the SHA-256 of its bytes (hex): the data room knows where they lie, and reads and encodes them only when the
+    request is sent. ``size`` is in bytes, ``width`` and ``height`` in pixels, ``where`` names file, row and column for messages.
+    """
+
+    digest: str
+    size: int
+    media: str
+    width: int
+    height: int
+    where: str
+    form: PictureForm = PictureForm.AS_IS
+
+    @property
+    def tokens(self) -> int:
+        """An estimate for limits and costs: one token for every 28 x 28 pixels. The real model's formula is not public (contract.md 2.7)."""
+        return max(1, -(-self.width // 28)) * max(1, -(-self.height // 28))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
     """Seconds; None takes the run's own value."""
@@ -144,8 +173,8 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One HTTP request. ``body`` is a JSON-like mapping (``Fragment`` allowed anywhere in it) or, for malformed
-    bodies, the raw bytes. ``purpose`` tells repeats apart: probe, control, confirm, liveness, judge...
+    """One HTTP request. ``body`` is a JSON-like mapping (``Fragment`` allowed anywhere in it, ``Picture`` as an
+    ``image_url.url``) or, for malformed bodies, the raw bytes. ``purpose`` tells repeats apart: probe, control, confirm, liveness, judge...
 
     A control may be answered by an identical control of the last minute instead of being sent again.
     ``expect_prompt_tokens`` is the planner's estimate, used for limits and time-outs.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kvv.config import RunConfig
-from kvv.model import Case, Fragment
+from kvv.model import Case, Fragment, Picture
 from kvv.profile import Prices, Profile, Sampling
 from kvv.suite import Context, Settings, Suite, SuiteKind
 
@@ -31,13 +31,23 @@ KVV_SAMPLING: Mapping[str, Sampling] = {
         samples={"smoke": 32, "nightly": 32, "full": 32},
         expect_completion_tokens=25_000,
     ),
+    "beam": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=32_768, stream=False, expect_completion_tokens=2_000),
     "toolcall": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800),
+    "ocrbench": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=16_384, expect_completion_tokens=1_500),
+    "mmmu_pro": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=65_536, expect_completion_tokens=8_000),
 }
+
+
+#: where KVV sends a model something of its own: (suite, profile) -> max_tokens
+KVV_MAX_TOKENS: Mapping[tuple[str, str], int] = {("mmmu_pro", "kimi-k3"): 98_304}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSuite:
-    """A suite with its context and the cases that will be asked, ``samples[case.id]`` times each."""
+    """A suite with its context and the cases that will be asked, ``samples[case.id]`` times each.
+
+    ``cached_tokens`` are those of the prompt tokens that a perfect prefix cache would hold; ``judge_calls`` go to another endpoint.
+    """
 
     suite: Suite
     context: Context
@@ -45,10 +55,17 @@ class PlannedSuite:
     samples: Mapping[str, int]
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    judge_calls: int = 0
 
     @property
     def n(self) -> int:
         return sum(self.samples.values())
+
+    @property
+    def requests(self) -> int:
+        """What is asked when nothing needs a second try: a case of several requests says how many (``inputs["requests"]``)."""
+        return sum(int(case.inputs.get("requests", 1)) * self.samples[case.id] for case in self.cases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +82,7 @@ class Plan:
 
     @property
     def requests(self) -> int:
-        return sum(planned.n for planned in self.suites)
+        return sum(planned.requests for planned in self.suites)
 
     @property
     def prompt_tokens(self) -> int:
@@ -76,13 +93,28 @@ class Plan:
         return sum(planned.completion_tokens for planned in self.suites)
 
     @property
+    def cached_tokens(self) -> int:
+        return sum(planned.cached_tokens for planned in self.suites)
+
+    @property
+    def judge_calls(self) -> int:
+        return sum(planned.judge_calls for planned in self.suites)
+
+    @property
     def cost(self) -> float | None:
-        """Dollars without any prefix caching; None where no price is known."""
+        """Dollars without any prefix caching and without the judge; None where no price is known."""
         return None if self.prices is None else cost_of(self.prices, self.prompt_tokens, self.completion_tokens)
 
+    @property
+    def cost_cached(self) -> float | None:
+        """Dollars if every shared prefix after its first request is served from a cache."""
+        return None if self.prices is None else cost_of(self.prices, self.prompt_tokens, self.completion_tokens, self.cached_tokens)
 
-def cost_of(prices: Prices, prompt_tokens: int, completion_tokens: int) -> float:
-    return (prompt_tokens * prices.input + completion_tokens * prices.output) / 1_000_000
+
+def cost_of(prices: Prices, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
+    """Dollars; ``cached_tokens`` of the prompt tokens are billed at the cached price."""
+    paid = (prompt_tokens - cached_tokens) * prices.input + cached_tokens * prices.cached
+    return (paid + completion_tokens * prices.output) / 1_000_000
 
 
 def tier_of(config: RunConfig) -> str:
@@ -93,7 +125,7 @@ def tier_of(config: RunConfig) -> str:
 def settings_for(config: RunConfig, profile: Profile, suite: Suite) -> Settings:
     """Profile, preset, tier and flags laid over each other for one suite."""
     tier = tier_of(config)
-    sampling = KVV_SAMPLING.get(suite.id) if config.preset == "kvv" else None
+    sampling = kvv_sampling(suite.id, profile.id) if config.preset == "kvv" else None
     sampling = sampling or profile.sampling_for(suite.id)
     thinking = {"on": True, "off": False, None: None}[config.thinking]
     effort = config.effort[0] if config.effort else None
@@ -113,10 +145,25 @@ def settings_for(config: RunConfig, profile: Profile, suite: Suite) -> Settings:
         thinking=thinking,
         think_mode=config.think_mode,
         effort=effort or profile.thinking.default_effort,
-        variant=config.variant or "",
+        variant=variant_for(config, suite.id),
         expect_completion_tokens=sampling.expect_completion_tokens,
         extra_body=_extra(config),
     )
+
+
+def kvv_sampling(suite: str, profile: str) -> Sampling | None:
+    """KVV's own parameters for a suite and a model; None for a suite that KVV does not have."""
+    sampling, own = KVV_SAMPLING.get(suite), KVV_MAX_TOKENS.get((suite, profile))
+    return sampling if sampling is None or own is None else sampling.model_copy(update={"max_tokens": own})
+
+
+def variant_for(config: RunConfig, suite: str) -> str:
+    """``--variant V`` is for every suite of the run, ``--variant SUITE=V[,SUITE=V]`` for those it names."""
+    text = config.variant or ""
+    if "=" not in text:
+        return text
+    pairs = (part.partition("=") for part in text.split(","))
+    return {name.strip(): value.strip() for name, _, value in pairs}.get(suite, "")
 
 
 def _extra(config: RunConfig) -> dict[str, Any]:
@@ -145,7 +192,27 @@ def plan_suite(
     prompt = sum(_prompt_tokens(case) * samples[case.id] for case in cases)
     per_answer = context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS
     completion = sum(samples.values()) * per_answer
-    return PlannedSuite(suite=suite, context=context, cases=cases, samples=samples, prompt_tokens=prompt, completion_tokens=completion)
+    return PlannedSuite(
+        suite=suite,
+        context=context,
+        cases=cases,
+        samples=samples,
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cached_tokens=_cached_tokens(cases, samples),
+        judge_calls=sum(int(case.inputs.get("judge_calls", 0)) * samples[case.id] for case in cases),
+    )
+
+
+def _cached_tokens(cases: Sequence[Case], samples: Mapping[str, int]) -> int:
+    """Of each block's requests all but the first find the shared part in a perfect cache."""
+    shared: dict[str, tuple[int, int]] = {}
+    for case in cases:
+        block = case.inputs.get("block")
+        if block is not None:
+            tokens, requests = shared.get(block, (0, 0))
+            shared[block] = max(tokens, int(case.inputs["tokens"]["shared"])), requests + samples[case.id]
+    return sum(tokens * (requests - 1) for tokens, requests in shared.values() if requests)
 
 
 def _wanted(case: Case, globs: Sequence[str]) -> bool:
@@ -153,6 +220,9 @@ def _wanted(case: Case, globs: Sequence[str]) -> bool:
 
 
 def _prompt_tokens(case: Case) -> int:
+    """What the suite itself counted or estimated (``inputs["tokens"]``), else by the characters."""
+    if "tokens" in case.inputs:
+        return int(case.inputs["tokens"]["prompt"])
     body = case.inputs.get("body")
     return int(_characters(body) / CHARS_PER_TOKEN) if body is not None else 0
 
@@ -160,6 +230,8 @@ def _prompt_tokens(case: Case) -> int:
 def _characters(value: Any) -> int:
     if isinstance(value, Fragment):
         return len(value.data)
+    if isinstance(value, Picture):
+        return int(value.tokens * CHARS_PER_TOKEN)
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):
@@ -172,9 +244,13 @@ def _characters(value: Any) -> int:
 def permuted(cases: Sequence[Case], generator: np.random.Generator) -> list[Case]:
     """A seeded permutation in which every prefix holds each stratum (``inputs["stratum"]``) in proportion.
 
+    Cases of one ``inputs["block"]`` share the beginning of their prompts and stay together: whole blocks are permuted, and the cases in them.
+
     Items of a stratum of size m get the keys (i + u) / m, in shuffled order: an unbiased, stratified order, so
     that a run cut short is a fair sample (statistics.md section 7).
     """
+    if any("block" in case.inputs for case in cases):
+        return _permuted_blocks(cases, generator)
     strata: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         strata[str(case.inputs.get("stratum", ""))].append(case)
@@ -185,6 +261,15 @@ def permuted(cases: Sequence[Case], generator: np.random.Generator) -> list[Case
         offset = float(generator.random())
         keyed.extend(((place + offset) / len(members), int(index), members[index]) for place, index in enumerate(order))
     return [case for _, _, case in sorted(keyed, key=lambda item: (item[0], item[2].id))]
+
+
+def _permuted_blocks(cases: Sequence[Case], generator: np.random.Generator) -> list[Case]:
+    blocks: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        blocks[str(case.inputs.get("block", case.id))].append(case)
+    names = sorted(blocks)
+    order = [blocks[names[index]] for index in generator.permutation(len(names))]
+    return [block[index] for block in order for index in generator.permutation(len(block))]
 
 
 def in_order(planned: Sequence[PlannedSuite], generator_for: Callable[[str], np.random.Generator]) -> Iterator[tuple[PlannedSuite, Case]]:

@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
@@ -100,16 +100,14 @@ class LiveProgress(PlainProgress):
         self._tasks: dict[str, TaskID] = {
             suite: self._bars.add_task(suite, total=count.planned, outcomes="") for suite, count in self._counts.items()
         }
-        self._spending = self._bars.add_task("", total=None, outcomes="", visible=False)
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
         self._console = console
 
-    def _render(self) -> Progress:
+    def _render(self) -> Group:
         for suite, task in self._tasks.items():
             count = self._counts[suite]
             self._bars.update(task, completed=count.concluded, outcomes=_outcomes(count))
-        self._bars.update(self._spending, description=self.spending(), visible=True)
-        return self._bars
+        return Group(self._bars, Text(plain(self.spending())))
 
     def __enter__(self) -> Self:
         self._live.__enter__()

@@ -62,6 +62,8 @@ def endpoints(job: Job, base_url: str) -> dict[Role, Endpoint]:
     if config.judge_base_url:
         key = read_key(config.judge_api_key_env, required=False)
         found[Role.JUDGE] = Endpoint(role=Role.JUDGE, base_url=config.judge_base_url, key=key, headers={})
+    elif job.in_process:
+        found[Role.JUDGE] = Endpoint(role=Role.JUDGE, base_url=base_url, key=None, headers={})
     return found
 
 
@@ -164,13 +166,17 @@ class _Runner:
             yield self._work(item, case, judged=outcome is not None)
 
     def _work(self, item: PlannedSuite, case: Case, *, judged: bool) -> Work:
-        """A sample without a verdict goes on from the steps an earlier process concluded; one judged INCONCLUSIVE begins anew."""
+        """A sample without a verdict goes on from the steps an earlier process concluded; one judged INCONCLUSIVE begins anew,
+        but for the leading steps that its suite lets stand."""
         keep = item.suite.kind is not SuiteKind.BENCHMARK or self._job.config.record == "full"
         work = Work(suite=item.suite, case=case, keep_frames=keep)
-        if judged:
+        verdict = self._store.verdict(case.id, case.sample) if judged else None
+        kept = item.suite.kept_steps(verdict) if verdict is not None else 0
+        if judged and not kept:
             self._store.put_restart(case.id, case.sample)
-        elif self._resumed:
-            work.history = list(_conclusive(item.suite, case, self._store.history(case.id, case.sample)))
+        elif judged or self._resumed:
+            history = list(_conclusive(item.suite, case, self._store.history(case.id, case.sample)))
+            work.history = history[:kept] if judged else history
         if judged or self._resumed:
             work.attempts = self._store.attempts(case.id, case.sample)
         return work

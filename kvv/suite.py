@@ -65,6 +65,25 @@ class ReferenceRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """The model that grades answers, and what it is sent. None leaves a field out of the request."""
+
+    model: str
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """JSON-like, for a case's inputs and for the report."""
+        return {"model": self.model, "temperature": self.temperature, "max_tokens": self.max_tokens}
+
+    @staticmethod
+    def body(fields: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+        """A chat-completions body of one user message."""
+        body = {"model": fields["model"], "messages": [{"role": "user", "content": prompt}]}
+        return body | {name: fields[name] for name in ("temperature", "max_tokens") if fields.get(name) is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Everything a suite may know. ``expected`` is the reference endpoint's own count of right answers, when it is ours."""
 
@@ -78,6 +97,7 @@ class Context:
     seed: int = 0
     other_model: str = ""
     tokenizer: Tokenizer | None = None
+    judge: Judge | None = None
 
     def body(self, messages: Sequence[Any], **fields: Any) -> dict[str, Any]:
         """A chat-completions body with this suite's model, sampling and thinking switch; ``fields`` go over them.
@@ -120,6 +140,13 @@ class Suite(ABC):
     def cases(self, context: Context) -> Sequence[Case]:
         """Every case once, with ``sample`` 0; the planner repeats a benchmark's cases ``settings.samples`` times."""
 
+    def data_variant(self, variant: str) -> str:
+        """Which variant of its data set ``--variant`` asks for, "" for the default one. ValueError for a variant that the suite does not know.
+
+        One ``--variant`` is for all suites of a run: those that have no variants ignore it.
+        """
+        return ""
+
     def samples(self, case: Case, context: Context) -> int:
         """How often this case is asked."""
         return context.settings.samples
@@ -127,6 +154,10 @@ class Suite(ABC):
     @abstractmethod
     def step(self, case: Case, history: History) -> Step:
         """The next thing to do, given every reply so far. Pure: replay calls it with stored replies."""
+
+    def kept_steps(self, verdict: Verdict) -> int:
+        """How many leading steps of an INCONCLUSIVE sample stand when it is asked again; 0 begins anew."""
+        return 0
 
     def answer_key(self, dataset: Dataset) -> Sequence[KeyEntry]:
         """What the reference endpoint answers to this data set's prompts, right and wrong; [] where it needs no key."""
@@ -159,12 +190,16 @@ class SingleTurn(Suite):
 #: folder name -> class name; the order is the order of the report
 BUILT_IN: Mapping[str, str] = {
     "params": "ParamsSuite",
+    "streaming": "StreamingSuite",
+    "tools": "ToolsSuite",
     "dynamic_tools": "DynamicToolsSuite",
     "tool_choice": "ToolChoiceSuite",
     "response_format": "ResponseFormatSuite",
     "thinking": "ThinkingSuite",
     "usage": "UsageSuite",
+    "long_context": "LongContextSuite",
     "errors": "ErrorsSuite",
+    "degradation": "DegradationSuite",
     "aime2025": "Aime2025Suite",
     "toolcall": "ToolcallSuite",
 }

@@ -20,6 +20,7 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlunsplit
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import http_exceptions
@@ -157,10 +158,11 @@ class _Channel:
         self._ssl = ssl_context
         self._urls: dict[str, URL] = {}
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._seen: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._stale = 0
         self._reuse_from = 0.0
 
-    def open(self, request: Request, payload: _Body | None, connect: float, call: _Call) -> Any:
+    def open(self, request: Request, payload: _Body | None, connect: float) -> Any:
         """aiohttp's request context."""
         session = self._session(reuse=time.monotonic() >= self._reuse_from)
         if request.path not in self._urls:
@@ -171,11 +173,9 @@ class _Channel:
             request.method,
             self._urls[request.path],
             data=payload,
-            headers=self._headers,
             proxy=self._proxy,
             allow_redirects=False,
             timeout=_client_timeout(connect),
-            trace_request_ctx=call,
         )
 
     def note(self, fault: Fault, *, reused: bool, answered: bool) -> None:
@@ -185,6 +185,13 @@ class _Channel:
             if self._stale >= STALE_LIMIT:
                 self._stale, self._reuse_from = 0, time.monotonic() + NO_REUSE_S
 
+    def is_reused(self, connection: asyncio.BaseTransport) -> bool:
+        """Whether this connection carried a request before."""
+        if connection in self._seen:
+            return True
+        self._seen.add(connection)
+        return False
+
     async def close(self) -> None:
         for session in self._sessions.values():
             await session.close()
@@ -192,8 +199,6 @@ class _Channel:
     def _session(self, *, reuse: bool) -> aiohttp.ClientSession:
         if reuse not in self._sessions:
             keep: dict[str, Any] = {"keepalive_timeout": KEEP_ALIVE_S} if reuse else {"force_close": True}
-            tracing = aiohttp.TraceConfig()
-            tracing.on_connection_reuseconn.append(_mark_reused)
             self._sessions[reuse] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._max_connections, ssl=self._ssl or True, resolver=aiohttp.ThreadedResolver(), **keep),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -203,7 +208,7 @@ class _Channel:
                 max_line_size=HEADER_LINE,
                 max_field_size=HEADER_LINE,
                 max_headers=HEADER_COUNT,
-                trace_configs=[tracing],
+                headers=self._headers,
             )
         return self._sessions[reuse]
 
@@ -220,10 +225,6 @@ def _joined(observation: Observation) -> Iterator[str]:
         yield from filter(None, (choice.answer, choice.reasoning, choice.refusal))
         for call in choice.tool_calls:
             yield f"{call.name} {call.arguments}"
-
-
-async def _mark_reused(session: aiohttp.ClientSession, context: Any, params: aiohttp.TraceConnectionReuseconnParams) -> None:
-    context.trace_request_ctx.reused = True
 
 
 class _Call:
@@ -247,8 +248,8 @@ class _Call:
         return (time.perf_counter() - self.origin) * 1000
 
     async def run(self, channel: _Channel, request: Request, body: EncodedBody, connect: float, watch: Watch) -> Fault | None:
-        payload = _Body(body, self, watch) if body.size or request.method == "POST" else None
-        async with channel.open(request, payload, connect, self) as response:
+        payload = _Body(body, self, watch, channel) if body.size or request.method == "POST" else None
+        async with channel.open(request, payload, connect) as response:
             self.answered = True
             try:
                 return await self._take(response, watch)
@@ -289,19 +290,21 @@ class _Call:
 class _Body(aiohttp.Payload):
     """The parts of a body, sent one by one: four megabytes are never joined, nor pushed at once into the socket's buffer."""
 
-    def __init__(self, body: EncodedBody, call: _Call, watch: Watch) -> None:
+    def __init__(self, body: EncodedBody, call: _Call, watch: Watch, channel: _Channel) -> None:
         super().__init__(body, content_type="application/json")
         self._size = body.size
         self._parts = body.parts if body.size > WRITE_SIZE else (b"".join(body.parts),)
         self._call = call
         self._watch = watch
+        self._channel = channel
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return b"".join(self._parts).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         self._call.origin = self._watch.restart()
-        self._call.socket = getattr(writer, "transport", None)
+        if (connection := getattr(writer, "transport", None)) is not None:
+            self._call.socket, self._call.reused = connection, self._channel.is_reused(connection)
         for part in self._parts:
             if len(part) <= WRITE_SIZE:
                 await writer.write(part)

@@ -50,6 +50,16 @@ def error_envelope(look: Look, wanted: Any) -> Problem | None:
     return Problem(reason="error-envelope", detail=f"the refusal's body holds {found}")
 
 
+def error_type(look: Look, wanted: Any) -> Problem | None:
+    """The refusal's error.type is this one, or one of these."""
+    error = look.observation.error
+    allowed = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    if error is not None and error.type in allowed:
+        return None
+    found = quoted(error.type) if error is not None else "no error object"
+    return Problem(reason="error-type", detail=f"error.type is {found}, want {' or '.join(map(repr, allowed))}")
+
+
 def plain_error(look: Look, wanted: Any) -> Problem | None:
     """A refusal is plain JSON: no event stream, even where a stream was asked for."""
     kind = look.answered.exchange.content_type.partition(";")[0].strip().lower()
@@ -281,7 +291,7 @@ def usage_adds_up(look: Look, wanted: Any) -> Problem | None:
 
 
 _FUNCTIONS: list[Check] = [
-    finish_reason, completion_tokens_max, stops_before, error_envelope, plain_error,
+    finish_reason, completion_tokens_max, stops_before, error_envelope, error_type, plain_error,
     calls, called, no_calls, call_count, valid_arguments, arguments_equal, tool_id,
     has_content, says, says_not, content_equals, content_json, content_schema, content_value, compact,
     reasoning, reasoning_field, prompt_tokens, usage_adds_up,

@@ -120,9 +120,7 @@ def results(argument: Any, answers: Answers) -> Spliced:
     if not made:
         raise Unbuildable("no-call-to-answer", f"the answer {table['of']!r} made no tool call")
     contents = table.get("contents", {})
-    messages = [
-        {"role": "tool", "tool_call_id": call.id, "content": contents.get(call.name, table.get("content", '{"ok":true}'))} for call in made
-    ]
+    messages = [{"role": "tool", "tool_call_id": call.id, "content": contents.get(call.name, table.get("content", '{"ok":true}'))} for call in made]
     return Spliced(messages[::-1] if table.get("order") == "reversed" else messages)
 
 

@@ -376,5 +376,3 @@ def _crash(found: Assessment) -> str:
 
 def _is_answered(reply: Answered) -> bool:
     return assess(reply.exchange, reply.observation).standing is Standing.ANSWERED
-
-

@@ -10,8 +10,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from kvv.data.copies import Place, Report, cache_folder, check_content, copy_folder, pull, read_manifest, verify, where
-from kvv.data.local import read_path
-from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec, names
+from kvv.data.rows import converted, rows_of
+from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec, names, questions_note
 from kvv.suite import Dataset
 
 __all__ = [
@@ -31,37 +31,40 @@ __all__ = [
 ]
 
 
-def load(name: str, *, path: str | Path | None = None, fixture: bool = False, offline: bool = False) -> Dataset:
+def load(name: str, *, path: str | Path | None = None, fixture: bool = False, offline: bool = False, variant: str = "") -> Dataset:
     """The rows of the data set ``name``, checked against its columns.
 
     From ``path`` (any content with the right columns), or the shipped fixture, both without network; else from the copy in the cache,
     else from the hub, and then the content must be the pinned one. ``offline`` (or HF_HUB_OFFLINE) keeps the hub client off the network.
     """
-    spec = load_spec(name)
+    spec = load_spec(name, variant)
     if path is not None:
         return _from_path(Path(path).expanduser(), spec)
     if fixture:
         return _from_fixture(spec)
-    copy = copy_folder(name)
+    copy = copy_folder(name, variant)
     if manifest := read_manifest(copy):
-        rows = read_path(copy, spec)
+        rows, _ = rows_of(copy, spec)
         check_rows(rows, spec, str(copy))
         digest = check_content(rows, spec, str(copy))
-        return Dataset(rows=rows, origin=f"{spec.repo} (copy in {copy})", revision=str(manifest.get("commit") or spec.revision), sha256=digest)
+        revision = f"{manifest.get('commit') or spec.revision}{questions_note(rows, spec)}"
+        return Dataset(rows=rows, origin=f"{spec.repo} (copy in {copy})", revision=revision, sha256=digest)
     return _from_hub(name, spec, offline=offline)
 
 
 def _from_path(path: Path, spec: DatasetSpec) -> Dataset:
-    rows = read_path(path, spec)
+    rows, note = rows_of(path, spec)
     check_rows(rows, spec, str(path))
     digest = canonical_sha256(rows, spec.columns)
     known = bool(spec.sha256) and digest == spec.sha256
-    return Dataset(rows=rows, origin=str(path), revision="as pinned" if known else f"local sha256:{digest[:12]}", sha256=digest)
+    origin = f"{path} ({note})" if note else str(path)
+    revision = "as pinned" if known else f"local sha256:{digest[:12]}{questions_note(rows, spec)}"
+    return Dataset(rows=rows, origin=origin, revision=revision, sha256=digest)
 
 
 def _from_fixture(spec: DatasetSpec) -> Dataset:
     with as_file(files("kvv.fixtures").joinpath(spec.fixture)) as path:
-        rows = read_path(path, spec)
+        rows, _ = rows_of(path, spec)
     check_rows(rows, spec, f"fixtures/{spec.fixture}")
     digest = canonical_sha256(rows, spec.columns)
     return Dataset(rows=rows, origin="fixture", revision=f"fixture sha256:{digest[:12]}", sha256=digest, fixture=True)
@@ -75,5 +78,6 @@ def _from_hub(name: str, spec: DatasetSpec, *, offline: bool) -> Dataset:
     offline = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     rows, commit = read_hub(spec, revision=spec.revision, offline=offline)
     where = f"{spec.repo}@{commit}"
+    rows = converted(rows, spec, where)
     check_rows(rows, spec, where)
-    return Dataset(rows=rows, origin=where, revision=commit, sha256=check_content(rows, spec, where))
+    return Dataset(rows=rows, origin=where, revision=f"{commit}{questions_note(rows, spec)}", sha256=check_content(rows, spec, where))

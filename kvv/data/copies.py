@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kvv.data.local import read_path
+from kvv.data.beam import write_layout
+from kvv.data.rows import converted, questions_digest, rows_of
 from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec
 
 MANIFEST = "manifest.json"
@@ -71,36 +72,60 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvv"
 
 
-def copy_folder(name: str) -> Path:
-    """Where ``pull`` puts the data set unless told otherwise, and where ``load`` looks first."""
-    return cache_folder() / "datasets" / name
+def copy_folder(name: str, variant: str = "") -> Path:
+    """Where ``pull`` puts the data set unless told otherwise, and where ``load`` looks first; each variant has its own."""
+    variant = load_spec(name, variant).variant
+    return cache_folder() / "datasets" / (f"{name}-{variant}" if variant else name)
 
 
-def pull(name: str, into: Path | None = None, mirror: str | None = None, revision: str | None = None) -> Report:
-    """Fetch, check and store a copy; an existing copy is replaced only by a sound one. DataError where anything is wrong."""
-    from kvv.data.hub import fetch
+def pull(name: str, into: Path | None = None, mirror: str | None = None, revision: str | None = None, variant: str = "") -> Report:
+    """Fetch, check and store a copy; an existing copy is replaced only by a sound one. DataError where anything is wrong.
 
-    spec = load_spec(name)
+    For a set with a layout of its own ``mirror`` may be a folder in any of its forms; it is rewritten in that layout.
+    """
+    spec = load_spec(name, variant)
     if not spec.repo:
         raise DataError(f"{name} is on no hub: {spec.note or spec.source}")
-    target = into if into is not None else copy_folder(name)
+    target = into if into is not None else copy_folder(name, variant)
     if target.exists() and not (target / MANIFEST).exists() and any(target.iterdir()):
         raise DataError(f"{target}: is no copy made by `kvv data pull`; choose an empty or new folder")
     asked = revision or spec.revision
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         staged = Path(scratch) / "copy"
-        commit = fetch(spec, staged, revision=asked, mirror=mirror)
-        shutil.rmtree(staged / ".cache", ignore_errors=True)  # the hub client's own notes
-        rows = read_path(staged, spec)
-        where = f"{spec.repo}@{commit}"
+        commit, where = _stage(spec, staged, asked, mirror)
+        rows, _ = rows_of(staged, spec)
         check_rows(rows, spec, where)
         digest = check_content(rows, spec, where)
         _write_manifest(staged, name, spec, asked=asked, commit=commit, mirror=mirror, rows=len(rows), digest=digest)
         if target.exists():
             os.replace(target, Path(scratch) / "old")
         os.replace(staged, target)
-    return verify(name, target)
+    return verify(name, target, variant=variant)
+
+
+def _stage(spec: DatasetSpec, staged: Path, revision: str, mirror: str | None) -> tuple[str, str]:
+    """Put the files there; the commit, and what to call the source in errors."""
+    from kvv.data.hub import fetch, read_hub
+
+    if not spec.layout:
+        commit = fetch(spec, staged, revision=revision, mirror=mirror)
+        shutil.rmtree(staged / ".cache", ignore_errors=True)  # the hub client's own notes
+        return commit, f"{spec.repo}@{commit}"
+    if mirror is None:
+        served, commit = read_hub(spec, revision=revision, offline=False)
+        where = f"{spec.repo}@{commit}"
+        rows = converted(served, spec, where)
+    elif Path(mirror).expanduser().is_dir():
+        commit, where = "", mirror
+        rows, note = rows_of(Path(mirror).expanduser(), spec)
+        if note:
+            raise DataError(f"{mirror}: is not whole: {note}")
+    else:
+        raise DataError(f"--from: {mirror!r:.100} is no folder; the set {spec.repo} is rewritten, set HF_ENDPOINT for a mirror of the hub")
+    check_rows(rows, spec, where)
+    write_layout(rows, spec.variant, staged)
+    return commit, where
 
 
 def check_content(rows: list[dict[str, Any]], spec: DatasetSpec, where: str) -> str:
@@ -110,6 +135,8 @@ def check_content(rows: list[dict[str, Any]], spec: DatasetSpec, where: str) -> 
         raise DataError(f"{where}: holds {len(rows)} rows, {spec.rows} expected")
     if spec.sha256 and digest != spec.sha256:
         raise DataError(f"{where}: the rows have sha256 {digest}, {spec.sha256} expected; use --data to run on other content")
+    if spec.questions_sha256 and (found := questions_digest(rows, spec)) != spec.questions_sha256:
+        raise DataError(f"{where}: the questions have sha256 {found}, {spec.questions_sha256} expected; use --data to run on other content")
     return digest
 
 
@@ -167,13 +194,13 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     return found
 
 
-def verify(name: str, path: str | Path | None = None) -> Report:
+def verify(name: str, path: str | Path | None = None, variant: str = "") -> Report:
     """Check a copy (default: the one in the cache): each file against the manifest, the rows against the columns and the pinned digest.
 
     Never raises for what is wrong with the data: the report lists it.
     """
-    spec = load_spec(name)
-    place = Path(path) if path is not None else copy_folder(name)
+    spec = load_spec(name, variant)
+    place = Path(path) if path is not None else copy_folder(name, variant)
     problems: list[str] = []
     manifest: Mapping[str, Any] = {}
     rows: list[dict[str, Any]] = []
@@ -183,7 +210,8 @@ def verify(name: str, path: str | Path | None = None) -> Report:
             raise DataError(f"{place}: no copy; fetch it with `kvv data pull {name}`")
         manifest = read_manifest(place) if place.is_dir() else {}
         problems += _file_problems(place, manifest)
-        rows = read_path(place, spec)
+        rows, note = rows_of(place, spec)
+        problems += [note] if note else []
         check_rows(rows, spec, str(place))
         digest = canonical_sha256(rows, spec.columns)
         check_content(rows, spec, str(place))
@@ -194,7 +222,7 @@ def verify(name: str, path: str | Path | None = None) -> Report:
         path=str(place),
         rows=len(rows),
         sha256=digest,
-        expected_sha256=spec.sha256,
+        expected_sha256=spec.sha256 or spec.questions_sha256,
         files=len(manifest.get("files", {})),
         commit=str(manifest.get("commit", "")),
         problems=tuple(problems),
@@ -214,10 +242,10 @@ def _file_problems(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def where(name: str) -> list[Place]:
+def where(name: str, variant: str = "") -> list[Place]:
     """In the order in which ``load`` looks: the copy in the cache, the hub; and the fixture, which is used only on request."""
-    spec = load_spec(name)
-    copy = copy_folder(name)
+    spec = load_spec(name, variant)
+    copy = copy_folder(name, variant)
     places = [Place(kind="copy", location=str(copy), present=(copy / MANIFEST).exists())]
     if spec.repo:
         endpoint = _origin(os.environ.get("HF_ENDPOINT") or "")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kvv.data.shape import shaped
 from kvv.data.spec import DataError, DatasetSpec, one_line
 
 #: seconds to find out whether anybody listens; the library's own retries take half a minute to say no
@@ -48,7 +49,9 @@ def read_hub(spec: DatasetSpec, *, revision: str, offline: bool) -> tuple[list[d
     try:
         with _network(off=offline or bool(silence)):
             loaded = datasets.load_dataset(spec.repo, spec.config, split=spec.split, revision=revision)
-            return _rows(datasets, loaded, spec), _commit(loaded) or revision
+            return _rows(datasets, loaded, spec, spec.repo), _commit(loaded) or revision
+    except DataError:
+        raise
     except Exception as error:  # the libraries raise what their many parts raise: httpx, pyarrow, fsspec, OSError, ValueError
         reason = silence or ("offline, and not in the library's cache" if offline else one_line(error, 200))
         raise DataError(f"{spec.repo}@{revision}: cannot load from the hub ({reason})") from error
@@ -92,11 +95,11 @@ def _commit(loaded: Any) -> str | None:
     return next((name for name in names if _COMMIT.fullmatch(name)), None)
 
 
-def _rows(datasets: Any, loaded: Any, spec: DatasetSpec) -> list[dict[str, Any]]:
+def _rows(datasets: Any, loaded: Any, spec: DatasetSpec, where: str, folder: Path | None = None) -> list[dict[str, Any]]:
     for column, kind in spec.columns.items():
         if kind.startswith("image") and column in loaded.column_names:
             loaded = loaded.cast_column(column, datasets.Image(decode=False))
-    return list(loaded)
+    return [shaped(dict(row), spec, f"{where}: row {number}", folder) for number, row in enumerate(loaded, 1)]
 
 
 def read_saved(folder: Path, spec: DatasetSpec) -> list[dict[str, Any]]:
@@ -108,7 +111,7 @@ def read_saved(folder: Path, spec: DatasetSpec) -> list[dict[str, Any]]:
             if spec.split not in loaded:
                 raise DataError(f"{folder}: holds no split {spec.split!r}, only {', '.join(map(str, loaded))}")
             loaded = loaded[spec.split]
-        return _rows(datasets, loaded, spec)
+        return _rows(datasets, loaded, spec, str(folder), folder)
     except DataError:
         raise
     except Exception as error:  # as above

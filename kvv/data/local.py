@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from kvv.data.shape import holds_pictures, shaped
 from kvv.data.spec import DataError, DatasetSpec, one_line
 
 Row = dict[str, Any]
@@ -115,7 +116,7 @@ def _read_jsonl(path: Path, spec: DatasetSpec) -> list[Row]:
         where = f"{path}: line {number}"
         text = _text(line, where)
         if text.strip():
-            rows.append(_record(_parsed(text, where), where))
+            rows.append(shaped(_record(_parsed(text, where), where), spec, where, path.parent))
     return rows
 
 
@@ -124,7 +125,16 @@ def _read_json(path: Path, spec: DatasetSpec) -> list[Row]:
     parsed = _parsed(_text(_whole(path), str(path)), str(path))
     if not isinstance(parsed, list):
         raise DataError(f"{path}: should hold a list of rows, holds {type(parsed).__name__}")
-    return [_record(row, f"{path}: row {number}") for number, row in enumerate(parsed, 1)]
+    places = ((row, f"{path}: row {number}") for number, row in enumerate(parsed, 1))
+    return [shaped(_record(row, where), spec, where, path.parent) for row, where in places]
+
+
+def read_json_file(path: Path) -> Any:
+    """One JSON document, plain or gzipped; DataError names the file."""
+    try:
+        return _parsed(_text(_whole(path), str(path)), str(path))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or one_line(error)}") from error
 
 
 def _record(value: Any, where: str) -> Row:
@@ -156,6 +166,7 @@ def _read_csv(path: Path, spec: DatasetSpec) -> list[Row]:
         raise DataError(f"{path}: not CSV: {one_line(error, 160)}") from error
     rows: list[Row] = [{str(column): value for column, value in row.items()} for row in frame.to_dict("records")]
     for number, row in enumerate(rows, 1):
+        shaped(row, spec, f"{path}: row {number}", path.parent)
         for column, kind in spec.columns.items():
             if isinstance(row.get(column), str):
                 row[column] = _cell(row[column], kind, f"{path}: row {number}: column {column!r}")
@@ -188,14 +199,20 @@ def _cell(text: str, kind: str, where: str) -> Any:
 
 
 def _read_parquet(path: Path, spec: DatasetSpec) -> list[Row]:
-    """Through pyarrow (which ``datasets`` brings): a list of batches needs no second copy of the whole table, and null stays null."""
+    """Through pyarrow (which ``datasets`` brings): a list of batches needs no second copy of the whole table, and null stays null.
+
+    Pictures leave the memory batch by batch, hence small ones.
+    """
     arrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     rows: list[Row] = []
     try:
         with parquet.ParquetFile(path) as source:
-            for batch in source.iter_batches(batch_size=256):
-                rows += batch.to_pylist()
+            for batch in source.iter_batches(batch_size=8 if holds_pictures(spec) else 256):
+                for row in batch.to_pylist():
+                    rows.append(shaped(row, spec, f"{path}: row {len(rows) + 1}", path.parent))
+    except DataError:
+        raise
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: row {len(rows) + 1}: not a sound parquet file ({one_line(error, 160)})") from error
     return rows

@@ -11,8 +11,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-#: ``image`` is a mapping with ``bytes`` (as served, undecoded) and ``path``; a trailing ``?`` allows null and absence
-ColumnType = Literal["string", "integer", "number", "boolean", "list", "object", "image", "any"]
+from kvv.model import Picture
+
+#: ``image`` is a ``Picture`` (rows hold no bytes); ``texts`` a list of strings, for which one bare string may stand; a trailing ``?`` allows
+#: null and absence
+ColumnType = Literal["string", "integer", "number", "boolean", "list", "texts", "object", "image", "any"]
 
 _PYTHON: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -20,13 +23,41 @@ _PYTHON: Mapping[str, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
     "list": (list,),
+    "texts": (list,),
     "object": (dict,),
-    "image": (dict,),
+    "image": (Picture,),
 }
 
 
 class DataError(ValueError):
     """Data that is missing, unreadable or not what it should be; the message is one line that names file and row."""
+
+
+class Variant(BaseModel):
+    """What one variant of a data set has of its own: a size, a config."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    repo: str | None = None
+    revision: str | None = None
+    config: str | None = None
+    split: str | None = None
+    rows: int | None = None
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    questions_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    files: tuple[str, ...] | None = None
+    fixture: str | None = None
+    columns: Mapping[str, str] | None = None
+
+
+class PinnedQuestions(BaseModel):
+    """The content of some columns, whatever the order of the rows: says where questions came from when whole rows cannot be pinned."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    columns: tuple[str, ...]
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    source: str
 
 
 class DatasetSpec(BaseModel):
@@ -35,6 +66,10 @@ class DatasetSpec(BaseModel):
     ``repo`` is the hub's id, empty where no hub has the set; ``files`` are the patterns ``kvv data pull`` fetches; ``sha256`` is over the
     canonical rows and pins the content whatever ``revision`` says; ``key`` is the column whose values must be unique;
     ``fixture`` lies under ``fixtures/``; ``note`` tells how to get a set that no hub has.
+
+    ``variants`` override single fields; ``variant`` is the one that was chosen, ``default_variant`` the one that is taken without a choice.
+    ``aliases`` are other names of columns (other -> ours), as another copy of the set spells them.
+    ``layout`` names a form that needs a reader of its own, ``questions_sha256`` pins the question file that this reader can write.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,6 +87,13 @@ class DatasetSpec(BaseModel):
     source: str
     fixture: str
     note: str = ""
+    layout: Literal["", "beam"] = ""
+    questions_sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    variant: str = ""
+    default_variant: str = ""
+    variants: Mapping[str, Variant] = Field(default_factory=dict)
+    aliases: Mapping[str, str] = Field(default_factory=dict)
+    pinned_questions: PinnedQuestions | None = None
     columns: Mapping[str, str]
 
 
@@ -60,15 +102,21 @@ def names() -> list[str]:
     return sorted(entry.name for entry in files("kvv.suites").iterdir() if entry.is_dir() and entry.joinpath("dataset.toml").is_file())
 
 
-def load_spec(name: str) -> DatasetSpec:
-    """The data set ``name``; DataError for an unknown one."""
+def load_spec(name: str, variant: str = "") -> DatasetSpec:
+    """The data set ``name``, its variants laid over it; DataError for an unknown one."""
     if name not in names():
         raise DataError(f"no data set {name!r}; known: {', '.join(names())}")
     text = files("kvv.suites").joinpath(name, "dataset.toml").read_text("utf-8")
     try:
-        return DatasetSpec.model_validate(tomllib.loads(text))
+        spec = DatasetSpec.model_validate(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise DataError(f"suites/{name}/dataset.toml: {one_line(error)}") from error
+    chosen = variant or spec.default_variant
+    if not chosen:
+        return spec
+    if chosen not in spec.variants:
+        raise DataError(f"{name} has no variant {chosen!r:.40}; known: {', '.join(spec.variants) or 'none'}")
+    return spec.model_copy(update={"variant": chosen, **spec.variants[chosen].model_dump(exclude_none=True)})
 
 
 def check_rows(rows: Sequence[Mapping[str, Any]], spec: DatasetSpec, where: str) -> None:
@@ -95,6 +143,8 @@ def _check_value(row: Mapping[str, Any], column: str, kind: str, where: str) -> 
     if (value is None and optional) or kind == "any":
         return
     right = isinstance(value, _PYTHON[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    if right and kind == "texts":
+        right = all(isinstance(item, str) for item in value)
     if not right:
         raise DataError(f"{where}: column {column!r} should be {kind}, is {type(value).__name__} {value!r:.60}")
 
@@ -102,7 +152,7 @@ def _check_value(row: Mapping[str, Any], column: str, kind: str, where: str) -> 
 def canonical_sha256(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> str:
     """Hex digest over the declared columns: each row as JSON (sorted keys, no spaces, UTF-8) and a newline, in order.
 
-    Bytes count by their own digest, so that it does not matter in which container the rows came.
+    Bytes and pictures count by their own digest, so that it does not matter in which container the rows came.
     """
     digest = hashlib.sha256()
     order = sorted(columns)
@@ -113,7 +163,19 @@ def canonical_sha256(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) 
     return digest.hexdigest()
 
 
+def questions_note(rows: Sequence[Mapping[str, Any]], spec: DatasetSpec) -> str:
+    """Whether the questions are those that are pinned, as a clause for the revision; "" where none are."""
+    pinned = spec.pinned_questions
+    if pinned is None:
+        return ""
+    lines = sorted(json.dumps([row.get(column) for column in pinned.columns], ensure_ascii=True, default=_bytes_digest) for row in rows)
+    same = hashlib.sha256("\n".join(lines).encode()).hexdigest() == pinned.sha256
+    return f"; questions {'as' if same else 'other than'} in {pinned.source}"
+
+
 def _bytes_digest(value: object) -> str:
+    if isinstance(value, Picture):
+        return f"sha256:{value.digest}"
     if isinstance(value, bytes | bytearray | memoryview):
         return f"sha256:{hashlib.sha256(value).hexdigest()}"
     return str(value)

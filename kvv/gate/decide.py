@@ -121,7 +121,9 @@ def _contract_gates(collector: Collector, findings: Sequence[FindingGroup]) -> l
 
 def _contract_gate(area: Area, tally: AreaTally, findings: Sequence[FindingGroup], strict: bool) -> Gate | None:
     binding = (Level.MUST, Level.SHOULD) if strict else (Level.MUST,)
-    counted = (Level.MUST, Level.SHOULD)
+    observed = tally.count(Outcome.PASS) + tally.count(Outcome.FAIL)
+    # an open should-level case keeps no pass away, unless the area has shown nothing else
+    counted = binding if observed else (Level.MUST, Level.SHOULD)
     broken = [f for f in findings if f.level in binding]
     counts = {
         Outcome.FAIL: tally.count(Outcome.FAIL, *binding) + len(broken),
@@ -147,6 +149,9 @@ def _contract_gate(area: Area, tally: AreaTally, findings: Sequence[FindingGroup
     should = 0 if strict else tally.count(Outcome.FAIL, Level.SHOULD)
     if should:
         parts.append(f"{should} should-level failed (shown only)")
+    unclear = tally.count(Outcome.INCONCLUSIVE, Level.SHOULD) if Level.SHOULD not in counted else 0
+    if unclear:
+        parts.append(f"{unclear} should-level inconclusive (shown only)")
     if tally.waived:
         parts.append(f"{tally.waived} waived")
     code = {Outcome.FAIL: "contract-broken", Outcome.ERROR: "harness-error", Outcome.INCONCLUSIVE: "not-concluded", Outcome.PASS: "contract-kept"}

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import time
+import traceback
 from typing import Any
 
 import orjson
@@ -132,6 +133,14 @@ class Chat:
         return self._answer(headers, body, client)
 
     def _answer(self, headers: dict[bytes, bytes], body: bytes, client: str) -> Outcome:
+        try:
+            return self._answer_to(headers, body, client)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is ours: said aloud, and answered as what it is
+            traceback.print_exc()
+            own = ApiError(f"the reference endpoint failed: {type(error).__name__}", status=500, kind="server_error", reason="fault")
+            return Outcome(reply=json_reply(error_body(own, self._engine.variant.name), status=500))
+
+    def _answer_to(self, headers: dict[bytes, bytes], body: bytes, client: str) -> Outcome:
         refused = _key_error(self._engine, headers)
         parsed: Any = None
         if refused is None:

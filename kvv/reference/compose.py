@@ -9,7 +9,7 @@ from kvv.reference import directives
 from kvv.reference.canonical import compact, plain
 from kvv.reference.config import JsonObject, Reply
 from kvv.reference.request import ChatRequest, Tool
-from kvv.reference.schema_values import value_for
+from kvv.reference.schema_values import is_valid, value_for
 from kvv.reference.schema_walk import NoValue
 from kvv.reference.tokens import tokenize
 from kvv.reference.vocabulary import Sampler, prose, thoughts, words
@@ -29,7 +29,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """One whole answer. ``thinking`` says whether there is a reasoning phase at all."""
+    """One whole answer. Without reasoning there is no reasoning phase at all."""
 
     reasoning: str = ""
     content: str = ""
@@ -126,7 +126,7 @@ def _value(schema: JsonObject, part: str, text: str) -> Any:
     """Arguments for a schema: a JSON object written out in the text, else stated literals, else made up."""
     names = _property_names(schema)
     written = directives.whole_arguments(part) if "{" in part else None
-    if isinstance(written, dict) and written.keys() <= names and _accepts(schema, written):
+    if isinstance(written, dict) and written.keys() <= names and is_valid(schema, written, schema):
         return written
     stated = directives.literals(part, names) or directives.literals(text, names)
     if not stated and (bare := directives.bare_value(part)) is not None:
@@ -138,12 +138,6 @@ def _value(schema: JsonObject, part: str, text: str) -> Any:
         return {}
     # `{}` as parameters allows anything; the arguments of a call are an object all the same
     return made if isinstance(made, dict) else {}
-
-
-def _accepts(schema: JsonObject, value: Any) -> bool:
-    from jsonschema import Draft202012Validator
-
-    return bool(Draft202012Validator(schema).is_valid(value))
 
 
 def _property_names(schema: JsonObject) -> set[str]:
@@ -179,7 +173,7 @@ def _json_text(request: ChatRequest, reply: Reply | None, text: str) -> str:
             given = json.loads(reply.text)
         except ValueError:
             given = None
-        if isinstance(given, dict) and (schema is None or _accepts(schema, given)):
+        if isinstance(given, dict) and (schema is None or is_valid(schema, given, schema)):
             return plain(given)
         if schema is None:
             return plain({"answer": reply.text})
@@ -223,7 +217,7 @@ def _tool_results(request: ChatRequest) -> list[str]:
 
 
 def _from_context(request: ChatRequest, text: str, question: str) -> str | None:
-    asked = re_last_question(question)
+    asked = _last_question(question)
     before = text[: text.rfind(asked)] if asked in text else text
     last = request.last_user
     contexts = [message.text for message in request.messages if message is not last and message.role in ("user", "system", "tool")]
@@ -233,7 +227,7 @@ def _from_context(request: ChatRequest, text: str, question: str) -> str | None:
     return directives.statement_for(asked, contexts)
 
 
-def re_last_question(line: str) -> str:
+def _last_question(line: str) -> str:
     """The last sentence of a line that ends with a question mark."""
     end = line.rfind("?") + 1
     start = max(line.rfind(mark, 0, end - 1) for mark in (". ", "? ", "! ", ": "))

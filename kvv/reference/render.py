@@ -4,6 +4,7 @@ import secrets
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import exp, log
 from typing import Any
 
 from kvv.reference.canonical import encoded, plain
@@ -81,14 +82,12 @@ def _logprob(token: str, temperature: float) -> float:
 
 
 def _log(value: float) -> float:
-    from math import log
-
     return round(log(max(value, 1e-9)), 6)
 
 
 def _entry(token: str, request: ChatRequest) -> JsonObject:
     entry: JsonObject = {"token": token, "logprob": _logprob(token, request.temperature), "bytes": list(token.encode("utf-8", "surrogatepass"))}
-    rest = 1 - 2.718281828 ** entry["logprob"]
+    rest = 1 - exp(entry["logprob"])
     others = [f"{token}{mark}" for mark in ("s", "ed", "ing", "ly", ".", ",", "!", "?", ";", ":", "-", "er", "al", "y", "ty", "or", "an", "en", "ic")]
     top = [{key: entry[key] for key in ("token", "logprob", "bytes")}] if request.top_logprobs else []
     for at, other in enumerate(others[: max(0, request.top_logprobs - 1)]):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 from time import monotonic
 from typing import Protocol
 
+from kvv.data.pictures import pictures_of, with_pictures
 from kvv.model import Answered, Ask, Case, Done, Evidence, Exec, Identity, Outcome, Reply, Request, Role, Step, Verdict
 from kvv.outcome import RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
@@ -22,6 +23,7 @@ from kvv.rules import rules_for
 from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health
 from kvv.schedule.limits import Limiter
+from kvv.schedule.queue import WorkQueue
 from kvv.store import Store, StoreError
 from kvv.suite import Suite, SuiteKind
 from kvv.transport import Transport
@@ -41,6 +43,8 @@ MAX_STEPS = 2_000
 CONTROL_FRESH_S = 60.0
 #: how often the breaker asks again before it gives the endpoint up, seconds between
 BREAKER_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+#: requests whose pictures are read and encoded at once: a large picture takes a hundred megabytes while it is decoded
+PICTURES_AT_ONCE = 2
 #: unwritten bytes above which no new request starts
 BACKLOG_BYTES = 64 * 1024 * 1024
 
@@ -118,13 +122,14 @@ class Scheduler:
         self._open_road.set()
         self._halt = asyncio.Event()
         self._probes = count()
+        self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
         self.stop = Stop()
 
     # --- waves ---------------------------------------------------------------------------------
 
     async def run(self, works: Iterable[Work]) -> None:
         """Conclude every work of one wave, as many at once as the limiter allows, until done or stopped."""
-        queue = iter(works)
+        queue = WorkQueue(works)
         risky: list[Work] = []
         async with asyncio.TaskGroup() as group:
             for _ in range(2 * self._limiters[Role.TARGET].ceiling):
@@ -134,26 +139,35 @@ class Scheduler:
 
     async def _alone(self, work: Work) -> None:
         """A case that has brought engines down runs with nothing beside it, and the endpoint is asked for a sign of life after it."""
-        await self._take(iter([work]), None)
+        await self._take(WorkQueue([work]), None)
         if not self.stop:
             found = await self._probe(BREAKER_PAUSES_S)
             if found.standing not in (Standing.ANSWERED, Standing.REFUSED):
                 self._died(found, work.case.key)
 
-    async def _take(self, queue: Iterator[Work], risky: list[Work] | None) -> None:
+    async def _take(self, queue: WorkQueue, risky: list[Work] | None) -> None:
         """Conclude works until none is left; risky ones are put aside where there is a list for them."""
-        for work in queue:
-            if risky is not None and work.case.risk:
-                risky.append(work)
-                continue
-            await self._store.drained(BACKLOG_BYTES)
-            self._check_budget()
-            if self.stop:
-                return
+        while (work := await queue.take()) is not None:
             try:
-                await self._conclude(work)
-            except _Stopped:
-                return
+                if not await self._took(work, queue, risky):
+                    return
+            finally:
+                queue.answered(work)
+
+    async def _took(self, work: Work, queue: WorkQueue, risky: list[Work] | None) -> bool:
+        """False when no more works are to be taken."""
+        if risky is not None and work.case.risk:
+            risky.append(work)
+            return True
+        await self._store.drained(BACKLOG_BYTES)
+        self._check_budget()
+        if self.stop:
+            return False
+        try:
+            await self._conclude(work, queue)
+        except _Stopped:
+            return False
+        return True
 
     def halt(self, reason: str, sentence: str) -> None:
         """Start no more requests; what is in flight may finish. The first reason stays."""
@@ -170,7 +184,7 @@ class Scheduler:
 
     # --- one case ------------------------------------------------------------------------------
 
-    async def _conclude(self, work: Work) -> None:
+    async def _conclude(self, work: Work, queue: WorkQueue) -> None:
         history = work.history
         for number in range(len(history), MAX_STEPS):
             step = await self._next_step(work, history)
@@ -182,6 +196,7 @@ class Scheduler:
                 case Ask(requests=requests):
                     try:
                         history.append(await self._ask(work, number, requests))
+                        queue.answered(work)
                     except ExceptionGroup as group:
                         # a decoder or rule of ours raised: this case is ERROR, the run goes on; a store that cannot write ends it
                         if group.subgroup(StoreError):
@@ -231,6 +246,8 @@ class Scheduler:
     async def _answer(self, work: Work, number: int, index: int, request: Request) -> Answered | None:
         """The last attempt at a request, or None when the run stopped first."""
         identity = Identity(case=work.case.id, sample=work.case.sample, step=number, ask=index, purpose=request.purpose)
+        if pictures_of(request.body):
+            request = await self._shown(request)
         body = encode(request.body)
         try:
             if request.purpose == "control":
@@ -238,6 +255,12 @@ class Scheduler:
             return await self._attempts(work, identity, request, body)
         except _Stopped:
             return None
+
+    async def _shown(self, request: Request) -> Request:
+        """The request with its pictures' bytes, read and encoded off the event loop; it lives until its case is concluded."""
+        assert not isinstance(request.body, bytes)
+        async with self._pictures:
+            return replace(request, body=await asyncio.to_thread(with_pictures, request.body))
 
     async def _shared_control(self, work: Work, identity: Identity, request: Request, body: EncodedBody) -> Answered:
         """An answered control of the last minute with the same bytes serves again."""
@@ -266,6 +289,8 @@ class Scheduler:
             self._learn(found, received, request.role, work.case)
             answered = Answered(request=request, exchange=received.exchange, observation=received.observation, findings=received.findings)
             if found.standing in (Standing.ANSWERED, Standing.REFUSED) or self._gives_up(found, tried, contract=contract):
+                if request.role is Role.JUDGE:
+                    return self._judged(found, answered)
                 return await self._settled(work.case, found, answered, grave=GRAVE_TO_CONTRACT if contract else GRAVE)
             await self._pause(self._wait_s(found, tried))
         raise AssertionError("unreachable")
@@ -316,6 +341,12 @@ class Scheduler:
             await asyncio.wait_for(self._halt.wait(), timeout=seconds)
         except TimeoutError:
             return
+
+    def _judged(self, found: Assessment, answered: Answered) -> Answered:
+        """Whether a judge answers says nothing about the endpoint's health."""
+        if self.stop and found.standing not in (Standing.ANSWERED, Standing.REFUSED):
+            raise _Stopped
+        return answered
 
     async def _settled(self, case: Case, found: Assessment, answered: Answered, *, grave: frozenset[str]) -> Answered:
         """Feed the health breaker with a request's final standing, and find out what silence means."""

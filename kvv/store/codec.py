@@ -22,7 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origi
 
 import orjson
 
-from kvv.model import Fragment, Frame, UsageReport
+from kvv.model import Fragment, Frame, Picture, UsageReport
 from kvv.store.errors import NotStorableError, StoreError
 
 T = TypeVar("T")
@@ -30,8 +30,8 @@ Convert = Callable[[Any], Any]
 
 _dump_text = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
-FRAGMENT, BYTES, TUPLE, LITERAL = "$fragment", "$bytes", "$tuple", "$literal"
-_TAGS = frozenset({FRAGMENT, BYTES, TUPLE, LITERAL})
+FRAGMENT, BYTES, TUPLE, LITERAL, PICTURE = "$fragment", "$bytes", "$tuple", "$literal", "$picture"
+_TAGS = frozenset({FRAGMENT, BYTES, TUPLE, LITERAL, PICTURE})
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
@@ -77,6 +77,8 @@ def tag(value: Any, keep: Callable[[bytes], str] | None = None) -> Any:
         return {FRAGMENT: keep(value.data), "splice": value.splice}
     if keep is not None and kind is bytes:
         return {BYTES: keep(value)}
+    if kind is Picture:  # its bytes are in the requests that showed it
+        return {PICTURE: codec(Picture).encode(value)}
     for base in (str, int, float):  # enumerations and numpy's float64
         if isinstance(value, base):
             return base.__str__(value) if base is str else base(value)
@@ -104,6 +106,8 @@ def untag(value: Any, fetch: Callable[[str], bytes] | None = None) -> Any:
         return {key: untag(item, fetch) for key, item in value[LITERAL].items()}
     if TUPLE in value:
         return tuple(untag(item, fetch) for item in value[TUPLE])
+    if PICTURE in value:
+        return codec(Picture).decode(value[PICTURE])
     if fetch is None:
         raise StoreError("damaged record: bytes where none can be")
     if FRAGMENT in value:

@@ -141,8 +141,10 @@ class Inserter:
         self._connection.executemany("INSERT INTO finding (exchange, number, rule, area, level, kind, detail) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def alias(self, identity: Identity, answered_by: Identity) -> None:
-        where = "case_id = ? AND sample = ? AND restart = ? AND step = ? AND ask = ? AND purpose = ?"
-        (exchange,) = self._connection.execute(f"SELECT max(id) FROM exchange WHERE {where}", self._place(answered_by)).fetchone()  # noqa: S608
+        # of whatever beginning: a control answered before its own case was begun anew has been answered all the same
+        where = "case_id = ? AND sample = ? AND step = ? AND ask = ? AND purpose = ?"
+        place = (answered_by.case, answered_by.sample, answered_by.step, answered_by.ask, answered_by.purpose)
+        (exchange,) = self._connection.execute(f"SELECT max(id) FROM exchange WHERE {where}", place).fetchone()  # noqa: S608
         if exchange is None:
             raise StoreError(f"{identity.key} cannot be answered by {answered_by.key}, of which nothing is stored")
         statement = (

@@ -33,7 +33,7 @@ def plan(arguments: argparse.Namespace) -> int:
 
 
 def plan_facts(job: Job) -> dict[str, Any]:
-    """The plan as data: suites, requests, tokens, dollars uncached, detectable difference."""
+    """The plan as data: suites, requests, tokens, dollars without and with prefix caching, the judge's calls, detectable difference."""
     return {
         "profile": job.profile.id,
         "surface": job.profile.surface.value,
@@ -42,7 +42,10 @@ def plan_facts(job: Job) -> dict[str, Any]:
         "requests": job.plan.requests,
         "prompt_tokens": job.plan.prompt_tokens,
         "completion_tokens": job.plan.completion_tokens,
+        "cached_tokens": job.plan.cached_tokens,
+        "judge_calls": job.plan.judge_calls,
         "cost_usd": job.plan.cost,
+        "cost_cached_usd": job.plan.cost_cached,
     }
 
 
@@ -51,10 +54,13 @@ def _suite_facts(job: Job, item: PlannedSuite) -> dict[str, Any]:
     return {
         "suite": item.suite.id,
         "cases": len(item.cases),
-        "requests": item.n,
+        "requests": item.requests,
         "prompt_tokens": item.prompt_tokens,
         "completion_tokens": item.completion_tokens,
+        "cached_tokens": item.cached_tokens,
+        "judge_calls": item.judge_calls,
         "cost_usd": None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens),
+        "cost_cached_usd": None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens),
         "detectable": detectable(item),
         "data": None if item.context.dataset is None else item.context.dataset.origin,
     }
@@ -77,9 +83,20 @@ def plan_table(job: Job) -> str:
         seen = detectable(item)
         power = f", would see a loss of {100 * seen:.1f} points" if seen else ""
         tokens = _tokens(item.prompt_tokens + item.completion_tokens)
-        lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.n} requests, {tokens}{_money(cost)}{power}")
+        lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests, {tokens}{_money(cost)}{power}")
     lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
     return "\n".join(lines)
+
+
+def _cached(job: Job, item: PlannedSuite) -> str:
+    """What a perfect prefix cache would save, and what is asked of the judge."""
+    found = ""
+    if item.cached_tokens:
+        found = f", {_tokens(item.cached_tokens)} of them repeat a prefix"
+        if job.plan.prices is not None:
+            cost = cost_of(job.plan.prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens)
+            found += f" (about ${cost:,.2f} with perfect prefix caching)"
+    return f"{found}, about {item.judge_calls:,} calls of the judge" if item.judge_calls else found
 
 
 def _tokens(n: int) -> str:

@@ -37,7 +37,7 @@ def junk(text: str) -> str | None:
     """Why a text is no English prose, or None."""
     if (run := RUN.search(text)) is not None:
         return f"{run[1]!r} stands {len(run[0])} times in a row"
-    if any(unicodedata.category(sign) == "Cc" and sign not in "\n\r\t" or sign == "\ufffd" for sign in text):
+    if any((unicodedata.category(sign) == "Cc" and sign not in "\n\r\t") or sign == "\ufffd" for sign in text):
         return "control or replacement characters"
     words = text.split()
     grams = Counter(tuple(words[at : at + GRAM]) for at in range(len(words) - GRAM + 1))

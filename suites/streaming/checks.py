@@ -71,7 +71,8 @@ def comes_in_pieces(look: Look, wanted: Any) -> Problem | None:
     size = sum(len(piece.text) for piece in found)
     if not size:
         return cut(look) or inconclusive("nothing-to-see", f"the answer has no {wanted['kind']}")
-    return Problem(reason="one-burst", detail=f"{size} characters of {wanted['kind']} came in {len(found)} increments, want at least {wanted['at-least']}")
+    detail = f"{size} characters of {wanted['kind']} came in {len(found)} increments, want at least {wanted['at-least']}"
+    return Problem(reason="one-burst", detail=detail)
 
 
 def arrives_over_time(look: Look, wanted: Any) -> Problem | None:
@@ -102,7 +103,8 @@ def counts_up(look: Look, wanted: Any) -> Problem | None:
             return Problem(reason="miscounted", detail=f"number {at} of the content is {number} (around it {around})", repeats=True)
     if len(numbers) >= least or ended:
         return None if numbers else cut(look) or Problem(reason="miscounted", detail="the content holds no number", repeats=True)
-    return Problem(reason="broke-off", detail=f"the content counts to {len(numbers)}, want {least}; finish_reason {look.observation.finish_reason!r}", repeats=True)
+    detail = f"the content counts to {len(numbers)}, want {least}; finish_reason {look.observation.finish_reason!r}"
+    return Problem(reason="broke-off", detail=detail, repeats=True)
 
 
 def cut_at(look: Look, limit: Any) -> Problem | None:
@@ -144,15 +146,16 @@ def choices(look: Look, wanted: Any) -> Problem | None:
 
 
 def usage_place(look: Look, wanted: Any) -> Problem | None:
-    """Usage stands in this place (``summary``: a frame of its own after the last choice; ``anywhere``); ``nowhere`` notes where it stands unasked."""
+    """Usage stands in this place (``body``, or ``summary``: a frame of its own after the last choice); ``nowhere`` notes where it stands unasked."""
     places = [report.place for report in look.observation.usage if report.place != "header"]
+    shown = ", ".join(dict.fromkeys(places))
     if wanted == "nowhere":
         if not places:
             return None
-        return Problem(reason="usage-unasked", detail=f"usage in {', '.join(dict.fromkeys(places))} although it was not asked for", outcome=Outcome.PASS)
-    if wanted in places or (wanted == "anywhere" and places):
+        return Problem(reason="usage-unasked", detail=f"usage in {shown} although it was not asked for", outcome=Outcome.PASS)
+    if wanted in places:
         return None
-    return Problem(reason="no-usage", detail=f"usage stands {'in ' + ', '.join(dict.fromkeys(places)) if places else 'nowhere'}, want it in {wanted}")
+    return Problem(reason="no-usage", detail=f"usage stands {'in ' + shown if places else 'nowhere'}, want it in {wanted}")
 
 
 CHECKS: Mapping[str, Check] = named([comes_in_pieces, arrives_over_time, counts_up, cut_at, has_logprobs, choices, usage_place])

@@ -59,7 +59,10 @@ def valid_formats(look: Look, wanted: Any) -> Problem | None:
     for tool in look.sent.get("tools", ()):
         schema = tool["function"].get("parameters", {}).get("properties", {}).get("value", {})
         form = _FORMATS.get(schema.get("format", "")) if isinstance(schema, Mapping) else None
-        for value in (arguments.get("value") for arguments in _arguments(look)) if form else ():
+        if form is None:
+            continue
+        for arguments in _arguments(look):
+            value = arguments.get("value")
             if not isinstance(value, str) or not form(value):
                 return Problem(reason="format-mismatch", detail=f"{quoted(str(value))} is no {schema['format']}")
     return None

@@ -174,7 +174,8 @@ def wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _redirected(value: Any, root: str, *, whole: bool = True) -> Any:
     """Every reference to the old root, or to a path below it that is no definition, moved to ``root``."""
     if isinstance(value, Mapping):
-        return {key: _moved(item, root, whole) if key == "$ref" and isinstance(item, str) else _redirected(item, root, whole=whole) for key, item in value.items()}
+        moved = {key: _redirected(item, root, whole=whole) for key, item in value.items()}
+        return {**moved, "$ref": _moved(value["$ref"], root, whole)} if isinstance(value.get("$ref"), str) else moved
     if isinstance(value, list):
         return [_redirected(item, root, whole=whole) for item in value]
     return value

@@ -23,8 +23,9 @@ SMALL = 100
 
 def contexts() -> Iterator[tuple[str, Context]]:
     for profile, surface in (("kimi-k3", Surface.VENDOR), ("kimi-k3", Surface.ENGINE), ("openai", Surface.VENDOR)):
-        yield f"{profile}-{surface}", Context(
-            model="kimi-k3", profile=load_profile(profile, surface), settings=Settings(), other_model="other", tokenizer=Words()
+        yield (
+            f"{profile}-{surface}",
+            Context(model="kimi-k3", profile=load_profile(profile, surface), settings=Settings(), other_model="other", tokenizer=Words()),
         )
 
 
@@ -249,6 +250,11 @@ def no_error_object(parts: dict[str, Any], request: Request, entry: Mapping[str,
         parts["envelope"] = False
 
 
+def other_error_type(parts: dict[str, Any], request: Request, entry: Mapping[str, Any], name: str) -> None:
+    if parts.get("refused"):
+        parts["kind"] = "BadRequestError"
+
+
 def shrinking_thoughts(parts: dict[str, Any], request: Request, entry: Mapping[str, Any], name: str) -> None:
     parts["reasoning"] = "hm" * (100 - len(parts["reasoning"]))
 
@@ -272,6 +278,7 @@ NEIGHBOURS: dict[str, list[Change]] = {
     "usage-adds-up": [wrong_sum],
     "finish-reason": [stop_by_itself],
     "error-envelope": [no_error_object],
+    "error-type": [other_error_type],
     "same-prompt-tokens": [by_name("prompt", SMALL + 1, SMALL)],
     "prompt-token-difference": [differences_are_one_off],
     "prompt-tokens-grow": [by_name("prompt", SMALL, SMALL)],

@@ -88,11 +88,6 @@ def test_a_may_failure_never_counts(bench: Any, strict: bool) -> None:
     assert bench.decide([bench.case("params/b", "params", level=Level.MAY, outcome=F)], {"strict": strict}).outcome is P
 
 
-def test_a_should_case_without_an_answer_leaves_the_run_open(bench: Any) -> None:
-    cases = [bench.case("params/a", "params"), bench.case("params/b", "params", level=Level.SHOULD, outcome=I)]
-    assert bench.decide(cases).outcome is I
-
-
 def test_an_endpoint_that_answers_nothing_neither_passes_nor_fails(bench: Any) -> None:
     decision = bench.decide([bench.case(f"params/{i}", "params", outcome=I, reason="connect") for i in range(9)])
     assert decision.outcome is I
@@ -199,3 +194,11 @@ def test_findings_are_grouped_by_rule_and_count_exchanges_once() -> None:
     assert (first.rule, first.count, first.exchanges, len(first.examples), first.causes) == ("a", 9, 8, 5, ("f1",))
     assert (second.rule, second.count, second.exchanges) == ("b", 1, 1)
     assert len(first.examples[0].excerpt) == 400
+
+
+def test_an_open_should_case_keeps_no_pass_away_unless_the_area_showed_nothing_else(bench: Any) -> None:
+    open_should = bench.case("params/a", "params", level=Level.SHOULD, outcome=I)
+    assert bench.decide([open_should, bench.case("params/b", "params")]).outcome is P
+    assert bench.decide([open_should]).outcome is I
+    assert bench.decide([open_should, bench.case("params/b", "params")], {"name": "x", "strict": True}).outcome is I
+    assert bench.decide([bench.case("params/a", "params", outcome=I), bench.case("params/b", "params")]).outcome is I

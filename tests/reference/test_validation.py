@@ -1,12 +1,48 @@
 """Every refusal beside the accepted neighbour that differs in one thing (contract.md 2.1 to 2.6)."""
 
 import base64
+import json
 import struct
 import zlib
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kvv.reference import ReferenceConfig
+from kvv.reference.engine import Engine
+
+KEYS = [
+    "type",
+    "properties",
+    "required",
+    "items",
+    "enum",
+    "anyOf",
+    "$ref",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxItems",
+    "minItems",
+    "const",
+    "default",
+    "content",
+    "role",
+    "function",
+    "name",
+    "parameters",
+    "tools",
+    "id",
+    "arguments",
+    "text",
+    "url",
+    "image_url",
+    "strict",
+    "schema",
+]
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "string"}}}
 BAD_SCHEMAS: list[Any] = [
     {"type": "strng"},
@@ -255,6 +291,73 @@ def test_a_deep_schema_is_refused_and_the_server_lives_on(kimi):
         deep = {"anyOf": [deep]}
     assert kimi.ask("x", tools=[tool("f", parameters={"type": "object", "properties": {"a": deep}})]).status in (200, 400)
     assert kimi.ask("x").status == 200
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**70), 2**70),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=8),
+        st.just("get_weather"),
+    ),
+    lambda children: st.one_of(st.lists(children, max_size=3), st.dictionaries(st.sampled_from(KEYS), children, max_size=4)),
+    max_leaves=8,
+)
+WHOLE: list[dict[str, Any]] = [
+    {
+        "messages": [
+            user("call f with a b"),
+            {"role": "assistant", "content": None, "tool_calls": [PAST]},
+            {"role": "tool", "tool_call_id": "f_0", "content": "x"},
+        ]
+    },
+    {
+        "messages": [dynamic(tool()), user([{"type": "text", "text": "f"}])],
+        "tool_choice": "required",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    },
+    {
+        "messages": [user("call f")],
+        "tools": [tool("f", parameters={"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}]}}})],
+        "max_tokens": 90,
+    },
+    {"messages": [user("x")], "response_format": schema(), "stop": ["a"], "thinking": {"type": "enabled", "effort": "low"}, "logprobs": True, "n": 1},
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, child in children for place in places(child, (*path, key)))]
+
+
+def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = with_value(value[path[0]], path[1:], new)
+    return copy
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(WHOLE), st.data())
+def test_no_request_makes_the_server_fail(whole, data):
+    """Valid requests with one value replaced by anything: each is answered or refused, in every variant."""
+    mutated = body(whole)
+    for _ in range(data.draw(st.integers(1, 2))):
+        mutated = with_value(mutated, data.draw(st.sampled_from(places(mutated))), data.draw(JSON))
+        if not isinstance(mutated, dict):
+            break
+    try:
+        parsed = orjson.loads(json.dumps(mutated))
+    except orjson.JSONDecodeError:
+        return
+    for variant in ("kimi-k3", "openai", "vllm"):
+        reply = Engine(ReferenceConfig(variant=variant)).answer(parsed).reply
+        assert b"".join(part for part in reply.parts if isinstance(part, bytes))
+        assert reply.status in (200, 400, 404)
 
 
 def test_an_unknown_model_is_not_found(kimi):

@@ -10,7 +10,7 @@ from kvv.reference.faults.edits import each
 from kvv.reference.faults.model import Fault, Respond, Turn
 from kvv.reference.request import ChatRequest, ResponseFormat
 from kvv.reference.tokens import count
-from kvv.reference.wire import Abort, HttpReply, json_reply
+from kvv.reference.wire import Abort, HttpReply
 
 # An answer that repeats itself without a limit of its own is cut here, so that a test does not carry 131,072 tokens.
 _REPEATED_TOKENS = 4096
@@ -84,11 +84,6 @@ def _exit_on_json_object(turn: Turn, body: JsonObject) -> JsonObject:
         gone = HttpReply(status=503, headers=(), parts=(Abort(reset=True),))
         raise Respond(gone)
     return body
-
-
-def server_error() -> HttpReply:
-    """A plain 500 answer."""
-    return json_reply({"error": {"message": "internal error", "type": "server_error"}}, status=500)
 
 
 FAULTS = (

@@ -1,0 +1,18 @@
+"""The visible completion where a server leaves its thinking in the content. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_START = re.compile(r"\s*<think(?:ing)?\b[^>]{0,100}>", re.IGNORECASE)
+_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+
+
+def visible(answer: str) -> str:
+    """The answer without a whole think block at its beginning; inspect-ai, under which KVV runs, splits one off before scoring.
+
+    A block that never ends stays: whether an answer is in it is for the scorer to find out.
+    """
+    start = _START.match(answer)
+    end = _END.search(answer, start.end()) if start else None
+    return answer[end.end() :] if end else answer

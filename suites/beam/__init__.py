@@ -1,0 +1,1 @@
+"""BEAM: questions about conversations of up to ten million tokens, graded by a judge model."""

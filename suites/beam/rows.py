@@ -1,0 +1,124 @@
+"""Report rows of ``beam``: KVV's score, the official one and half credit, each over all questions and by ability."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+from kvv.metrics import GroupTally, MeanTally, Metric
+from kvv.model import Case, Outcome, Stat, Verdict
+from kvv.suite import Context
+from kvv.suites.beam.judging import PROMPT_SHA256
+from kvv.suites.beam.scoring import ORDERING, Scores
+
+RULES: Mapping[str, str] = {
+    "kvv_score": "KVV: rubric items truncated to integers (0.5 counts 0), event ordering all or nothing, mean over questions",
+    "official_score": "official code: rubric items truncated to integers, event ordering by tau_norm; its paper averages the abilities",
+    "half_credit": "as official_score with 0.5 kept",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the rows say beside their means."""
+
+    orderings: list[Mapping[str, Any]] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    conversations: set[str] = field(default_factory=set)
+    sizes: set[str] = field(default_factory=set)
+    judges: list[Mapping[str, Any]] = field(default_factory=list)
+    judge_calls: int = 0
+    cut: set[str] = field(default_factory=set)
+    uncounted: bool = False
+    recorded: bool = False
+
+    def add(self, case: Case, verdict: Verdict) -> None:
+        inputs = case.inputs
+        self.conversations.add(case.cluster)
+        self.sizes.add(str(inputs.get("size", "")))
+        self.recorded = self.recorded or "recorded" in inputs
+        history = inputs.get("history", {})
+        self.uncounted = self.uncounted or (not history.get("counted") and inputs.get("room") != "fits")
+        if history.get("dropped"):
+            self.cut.add(case.cluster)
+        if inputs.get("judge") and inputs["judge"] not in self.judges:
+            self.judges.append(inputs["judge"])
+        self.judge_calls += int(verdict.facts.get("judge_calls", 0))
+        if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.ERROR) or verdict.reason == "empty-answer":
+            self.reasons[verdict.reason] += 1
+        if verdict.outcome in (Outcome.PASS, Outcome.FAIL) and "tau_norm" in verdict.facts:
+            self.orderings.append(verdict.facts)
+
+    def table(self) -> dict[str, Any]:
+        table: dict[str, Any] = {
+            "conversations": len(self.conversations),
+            "conversations_cut": len(self.cut),
+            "judge_calls": self.judge_calls,
+            "judge_failures": sum(count for reason, count in self.reasons.items() if reason.startswith("judge-")),
+            "reasons": dict(sorted(self.reasons.items())),
+        }
+        if self.orderings:
+            names = ("tau_norm", "f1", "final_score")
+            table["event_ordering"] = {name: fmean(facts[name] for facts in self.orderings) for name in names}
+            table["event_ordering"]["tau_undefined"] = sum(not facts.get("tau_defined", True) for facts in self.orderings)
+        return table
+
+
+def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
+    """Three rows in one pass, the first primary; imported scores give the rows that they have."""
+    means = {name: MeanTally(suite, Metric(metric=name, key=name, primary=name == Scores.NAMES[0], kvv_failures="zero")) for name in Scores.NAMES}
+    groups = {name: GroupTally() for name in Scores.NAMES}
+    tally = Tally()
+    missing: set[str] = set()
+    for case, verdict in verdicts:
+        if verdict.outcome is not Outcome.SKIP:
+            tally.add(case, verdict)
+        concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
+        for name in Scores.NAMES:
+            if concluded and verdict.values and name not in verdict.values:
+                missing.add(name)
+                continue
+            means[name].add(case, verdict)
+            if verdict.outcome is not Outcome.SKIP:
+                groups[name].add(case.inputs["ability"], verdict.values.get(name, 0.0) if concluded else None)
+    facts = comparability(version, tally, context)
+    return [_row(means[name], groups[name], name, tally, facts) for name in Scores.NAMES if name not in missing]
+
+
+def _row(mean: MeanTally, group: GroupTally, name: str, tally: Tally, facts: Mapping[str, Any]) -> Stat:
+    abilities = group.table()
+    known = [row["value"] for row in abilities.values() if row["value"] is not None]
+    breakdown = {"rule": RULES[name], "abilities": abilities, "mean_of_abilities": fmean(known) if known else None, **tally.table()}
+    stat = mean.stat(breakdown=breakdown, comparability=facts)
+    return stat if name == "kvv_score" else replace(stat, kvv_value=None)
+
+
+def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
+    """What a reader needs to set these rows beside another run's."""
+    dataset, settings = context.dataset, context.settings
+    cut = "none: no tokeniser, or all fits" if not tally.cut else f"whole messages from the front, {len(tally.cut)} conversations cut"
+    return {
+        "data_revision": dataset.revision if dataset else None,
+        "data_sha256": dataset.sha256 if dataset else None,
+        "size": ", ".join(sorted(tally.sizes)),
+        "prompt": "the whole conversation as chat messages, markers left in, then the question as it is; the official code puts a note before it",
+        "truncation": cut + ("; conversations that may not fit were not counted (--tokenizer)" if tally.uncounted else ""),
+        "sampling": {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "max_tokens": settings.max_tokens,
+            "stream": settings.stream,
+            "samples": settings.samples,
+        },
+        "preset": context.preset,
+        "judge": "as recorded" if tally.recorded else [dict(judge) for judge in tally.judges],
+        "judge_prompt": "as recorded" if tally.recorded else "our own words on the official scale 0, 0.5, 1; not the official text",
+        "judge_prompt_sha256": None if tally.recorded else PROMPT_SHA256,
+        ORDERING: "kvv_score: one judgement of the whole order; official_score: one call a line names the events it is about, first unused one wins",
+        "scorer_version": version,
+        "failures_in_denominator": "a failed request or judgement is in n_planned and in both bounds, not in the value; a refused valid request and an "
+        "empty answer count 0; kvv_value counts every failure 0, as KVV does",
+    }

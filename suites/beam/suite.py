@@ -1,0 +1,248 @@
+"""The suite ``beam``: questions about long conversations (BEAM, arXiv 2510.27246), graded by a judge model item by item.
+
+The judge's calls are steps like any other: recorded, replayed, and asked again where they failed, without asking the model again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from kvv.answers import KeyEntry
+from kvv.model import Answered, Area, Ask, Case, Done, Evidence, History, Level, Outcome, Request, Role, Stat, Step, Verdict
+from kvv.outcome import Standing, assess, unanswered
+from kvv.suite import Context, Dataset, Judge, Suite, SuiteKind
+from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
+from kvv.suites.beam.history import History as Conversation
+from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement
+from kvv.suites.beam.scoring import ORDERING, Scores, judge_prompts, score
+
+SOURCE = "https://github.com/mohammadtavakoli78/BEAM"
+
+REQUIREMENT = "The answer to a question about a long conversation fulfils what its rubric asks."
+
+SIZES = ("100K", "500K", "1M", "10M")
+
+#: reasons after which the model's answer stands and only the judge is asked again
+JUDGE_REASONS = frozenset({"judge-failed", "judge-unparsable", "judge-off-scale"})
+
+
+class BeamSuite(Suite):
+    """One case per question; a conversation's questions share one serialised history and run back to back."""
+
+    id = "beam"
+    title = "BEAM (long memory)"
+    kind = SuiteKind.BENCHMARK
+    areas = (Area.ACCURACY,)
+    version = "1"
+    dataset = "beam"
+    counted = "kvv_score"
+    needs = ("judge",)
+
+    def data_variant(self, variant: str) -> str:
+        """A size; other suites' variants are not ours."""
+        if variant and variant.upper() in SIZES:
+            return variant.upper()
+        if re.fullmatch(r"[0-9]+[KkMm]", variant):
+            raise ValueError(f"{self.id} has no size {variant!r:.40}; known: {', '.join(SIZES)}")
+        return ""
+
+    def cases(self, context: Context) -> list[Case]:
+        """Reads, counts and serialises every conversation once: seconds for a million tokens, so never on the event loop."""
+        if context.dataset is None:
+            return []
+        return [case for row in context.dataset.rows for case in _cases_of(row, context)]
+
+    def step(self, case: Case, history: History) -> Step:
+        inputs = case.inputs
+        if not history:
+            return Ask(requests=(_target(inputs),))
+        answered = _replies(history[0])[0]
+        refused = unanswered(case, answered)
+        if refused is not None:
+            return Done(verdict=_not_our_fault(case, answered, refused))
+        answer = answered.observation.answer
+        if "recorded" in inputs:
+            return Done(verdict=_recorded(case, answered))
+        prompts = judge_prompts(inputs["ability"], inputs["question"], inputs["rubric"], answer)
+        if prompts and len(history) == 1:
+            return Ask(requests=tuple(_judge_request(inputs["judge"], prompt) for prompt in prompts))
+        return Done(verdict=_verdict(case, answered, _replies(history[1]) if prompts else ()))
+
+    def kept_steps(self, verdict: Verdict) -> int:
+        """An answer of the model stands when only its judge failed: a million tokens are not asked twice."""
+        return 1 if verdict.reason in JUDGE_REASONS else 0
+
+    def answer_key(self, dataset: Dataset) -> Sequence[KeyEntry]:
+        """From the fixture's columns ``right`` and ``wrong``, for the questions and for what the judge is asked about these answers."""
+        from kvv.suites.beam.key import key_entries
+
+        return list(key_entries(self.id, dataset.rows, case_id))
+
+    def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
+        from kvv.suites.beam.rows import metrics
+
+        return metrics(self.id, self.version, verdicts, context)
+
+
+# --- cases -----------------------------------------------------------------------------------------
+
+
+def case_id(row: Mapping[str, Any], question: Mapping[str, Any]) -> str:
+    """``beam/1m/17/event_ordering-1``: the size is part of it, because ids repeat in every size."""
+    size = quote(str(row["size"]).lower() or "other", safe="")
+    return f"beam/{size}/{quote(row['chat_id'], safe='')}/{question['question_type']}-{question['question_index']}"
+
+
+def _cases_of(row: Mapping[str, Any], context: Context) -> Iterator[Case]:
+    settings, profile = context.settings, context.profile
+    conversation = history_of(
+        row["messages"],
+        tokenizer=context.tokenizer,
+        budget=budget_of(profile.context_window, settings.max_tokens),
+        overheads=profile.tokens,
+        thinking=bool(settings.thinking),
+    )
+    block = f"{row['size']}/{row['chat_id']}"
+    for question in row["questions"]:
+        text = question["question"]
+        asked = int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN)
+        ordering = question["question_type"] == ORDERING
+        yield Case(
+            id=case_id(row, question),
+            suite=BeamSuite.id,
+            area=Area.ACCURACY,
+            level=Level.SHOULD,
+            requirement=REQUIREMENT,
+            source=SOURCE,
+            since="0.1.0",
+            cluster=block,
+            inputs={
+                "body": context.body([conversation.fragment, {"role": "user", "content": text}]),
+                "stream": settings.stream,
+                "block": block,
+                "tokens": {"prompt": conversation.tokens + asked, "shared": conversation.tokens},
+                "room": _room(conversation, asked, context),
+                "history": {"messages": conversation.messages, "dropped": conversation.dropped, "counted": conversation.counted},
+                "size": row["size"],
+                "ability": question["question_type"],
+                "question": text,
+                "rubric": list(question["rubric"]),
+                "answer": question["gold_answer"],
+                "judge": None if context.judge is None else context.judge.fields(),
+                # an ordering is judged as a whole and, as often as it has lines, line by line
+                "judge_calls": len(question["rubric"]) + ordering,
+            },
+        )
+
+
+def _room(conversation: Conversation, asked: int, context: Context) -> str:
+    """Whether a refusal can be blamed on the endpoint: KVV's budget does not count the template, and without a tokeniser nothing is cut."""
+    most = conversation.most_tokens + 2 * asked + 200 + (context.settings.max_tokens or 0)
+    return "fits" if most <= context.profile.context_window else "over" if conversation.counted else "unknown"
+
+
+def _target(inputs: Mapping[str, Any]) -> Request:
+    return Request(body=inputs["body"], stream=inputs["stream"], expect_prompt_tokens=inputs["tokens"]["prompt"])
+
+
+def _judge_request(judge: Mapping[str, Any], prompt: str) -> Request:
+    body = Judge.body(judge, prompt)
+    return Request(body=body, role=Role.JUDGE, purpose="judge", expect_prompt_tokens=len(prompt) // 4)
+
+
+# --- verdicts --------------------------------------------------------------------------------------
+
+
+def _replies(reply: Any) -> tuple[Answered, ...]:
+    assert isinstance(reply, tuple)
+    return reply
+
+
+def _not_our_fault(case: Case, answered: Answered, verdict: Verdict) -> Verdict:
+    """A refusal of a prompt that may not fit is no refusal of a valid request."""
+    room = case.inputs.get("room", "fits")
+    if verdict.outcome is not Outcome.FAIL or room == "fits":
+        return verdict
+    counted = "with the template's tokens and max_tokens it exceeds the context"
+    why = "the conversation was not counted (--tokenizer)" if room == "unknown" else counted
+    return Verdict(
+        case=verdict.case,
+        sample=verdict.sample,
+        outcome=Outcome.INCONCLUSIVE,
+        reason="context-may-not-fit",
+        detail=f"{why}: {verdict.detail}"[:500],
+        evidence=verdict.evidence,
+        scorer=BeamSuite.version,
+    )
+
+
+def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verdict:
+    """PASS where KVV's rule gives the whole point. A judge that failed or cannot be read leaves the sample INCONCLUSIVE, never 0."""
+    inputs, observation = case.inputs, answered.observation
+    for number, reply in enumerate(judged, 1):
+        found = assess(reply.exchange, reply.observation)
+        if found.standing is not Standing.ANSWERED:
+            detail = f"judgement {number} of {len(judged)}: {found.reason} {found.detail}"
+            return _unjudged(case, answered, reply, "judge-failed", detail, len(judged))
+    try:
+        replies = [reply.observation.answer for reply in judged]
+        scores = score(inputs["ability"], inputs["rubric"], observation.answer, replies)
+    except NoJudgement as error:
+        return _unjudged(case, answered, judged[0], error.trouble.value, str(error), len(judged))
+    return _concluded(case, answered, scores.values(), _facts(case, answered, len(judged)) | scores.facts())
+
+
+def _concluded(case: Case, answered: Answered, values: Mapping[str, float], facts: Mapping[str, Any]) -> Verdict:
+    right, some = values["kvv_score"] >= 1.0, max(values.values()) > 0
+    empty = not answered.observation.answer.strip()
+    return Verdict(
+        case=case.id,
+        sample=case.sample,
+        outcome=Outcome.PASS if right else Outcome.FAIL,
+        reason="" if right else "empty-answer" if empty else "partly-right" if some else "wrong-answer",
+        values=values,
+        facts=facts,
+        evidence=() if right else (Evidence(exchange=answered.exchange.identity.key),),
+        scorer=BeamSuite.version,
+        truncated=answered.observation.finish_reason == "length",
+    )
+
+
+def _unjudged(case: Case, answered: Answered, reply: Answered, reason: str, detail: str, calls: int) -> Verdict:
+    return Verdict(
+        case=case.id,
+        sample=case.sample,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=reason,
+        detail=detail[:500],
+        facts=_facts(case, answered, calls),
+        evidence=(Evidence(exchange=reply.exchange.identity.key, excerpt=reply.observation.answer[:300]),),
+        scorer=BeamSuite.version,
+        truncated=answered.observation.finish_reason == "length",
+    )
+
+
+def _facts(case: Case, answered: Answered, calls: int) -> dict[str, Any]:
+    return {
+        "ability": case.inputs["ability"],
+        "judge_calls": calls,
+        "finish_reason": answered.observation.finish_reason,
+        "messages_dropped": case.inputs["history"]["dropped"],
+    }
+
+
+def _recorded(case: Case, answered: Answered) -> Verdict:
+    """An imported answer with the scores of another judge; without any it has no conclusion."""
+    recorded: Mapping[str, Any] = case.inputs["recorded"]
+    facts = _facts(case, answered, 0) | {"recorded": dict(recorded)}
+    if recorded.get("kvv_score") is None:
+        reason = str(recorded.get("reason") or "no-score")
+        return _unjudged(case, answered, answered, reason, str(recorded.get("detail") or "the score file has no line for it"), 0)
+    values = {name: float(recorded[name]) for name in Scores.NAMES if recorded.get(name) is not None}
+    return _concluded(case, answered, values, facts)
+
+
+__all__ = ["PROMPT_SHA256", "BeamSuite", "case_id"]

@@ -1,0 +1,1 @@
+"""MMMU-Pro: college-level multiple-choice questions with pictures."""

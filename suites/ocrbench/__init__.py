@@ -1,0 +1,1 @@
+"""OCRBench v1: a thousand questions about text in pictures."""

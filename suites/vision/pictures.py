@@ -1,0 +1,56 @@
+"""Pictures as content parts: ``{ "@picture" = { number = 4817, format = "png", ... } }`` in a case file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from kvv.contract.build import Answers, Builder, Spliced
+from kvv.suites.vision.drawing import DrawingError, Picture, drawn
+from kvv.suites.vision.other_formats import gif, jpeg, webp
+from kvv.suites.vision.png import png
+
+#: what the picture shows, in the file's own comment: our reference endpoint has no eyes and reads it; no model does
+COMMENT = "kvv-shows: {shows}\n"
+
+
+def file_of(picture: Picture, kind: str, mode: str = "rgb") -> bytes:
+    """The picture as an image file: png (in one of its modes), gif, jpeg or webp. Raises DrawingError."""
+    comment = COMMENT.format(shows=picture.shows)
+    match kind:
+        case "png":
+            return png(picture, mode, comment)
+        case "gif":
+            return gif(picture, comment)
+        case "jpeg":
+            return jpeg(picture, comment)
+        case "webp":
+            return webp(picture, comment)
+    raise DrawingError(f"no format {kind!r}; known: png, gif, jpeg, webp")
+
+
+def picture_part(argument: Any, answers: Answers) -> dict[str, Any]:
+    """``{ number | colour | shape | circles, size, ink, paper, format, mode, detail }`` as an image part with a data URL."""
+    image: dict[str, Any] = {"url": _data_url(json.dumps({key: value for key, value in argument.items() if key != "detail"}, sort_keys=True))}
+    if "detail" in argument:
+        image["detail"] = argument["detail"]
+    return {"type": "image_url", "image_url": image}
+
+
+@lru_cache(maxsize=64)
+def _data_url(described: str) -> str:
+    argument = json.loads(described)
+    kind = argument.get("format", "png")
+    data = file_of(drawn(argument), kind, argument.get("mode", "rgb"))
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def splice(argument: Any, answers: Answers) -> Spliced:
+    """A list put into the list where it stands."""
+    return Spliced(argument)
+
+
+BUILDERS: Mapping[str, Builder] = {"picture": picture_part, "splice": splice}
