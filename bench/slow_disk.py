@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,12 @@ from loopback import MODEL, bare_server
 from pipeline import judge
 from tables import show
 
-from kvv.model import Identity, Request, Role
+from kvv.model import Frame, Identity, Request, Role
 from kvv.outcome import Standing
 from kvv.profile import load_profile
 from kvv.reading import Limits
 from kvv.redact import Redactor
-from kvv.rules import Rules, rules_for
+from kvv.rules import rules_for
 from kvv.store import Store
 from kvv.transport import Endpoint, Transport
 from kvv.wire.encode import encode
@@ -55,27 +55,9 @@ class SlowConnection:
         return getattr(self._connection, name)
 
 
-class Arrivals:
-    """Stands in for the rules of a stream and notes when its frames came."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self.offsets: list[float] = []
-
-    def feed(self, frame: Any, parsed: object) -> None:
-        self.offsets.append(frame.offset_ms)
-        self._rules.feed(frame, parsed)
-
-    def text(self, frame: Any, text: str) -> None:
-        self.offsets.append(frame.offset_ms)
-        self._rules.text(frame, text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._rules, name)
-
-    def late(self) -> list[float]:
-        """For each gap the milliseconds beyond the interval."""
-        return [max(0.0, after - before - INTERVAL_MS) for before, after in zip(self.offsets, self.offsets[1:], strict=False)]
+def lateness(frames: Sequence[Frame]) -> list[float]:
+    """For each gap between frames the milliseconds beyond the interval."""
+    return [max(0.0, after.offset_ms - before.offset_ms - INTERVAL_MS) for before, after in pairwise(frames)]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -102,19 +84,18 @@ async def scenario(base: str, path: Path, *, commit_s: float, padding: int, seco
         encoded = encode(request.body)
         identity = Identity(case="bench/sample", sample=next(number), step=0, ask=0, purpose="probe")
         rules = rules_for(profile, request)
-        arrivals = Arrivals(rules)
         received = await transport.send(
             request,
             encoded,
             identity=identity,
             attempt=1,
-            rules=arrivals if stream else rules,
-            keep_frames=True,  # type: ignore[arg-type]
+            rules=rules,
+            keep_frames=True,
         )
         await store.drained(BACKLOG)
         store.put_exchange(received, request, encoded)
         store.put_verdict(judge(identity, Standing.ANSWERED, received.observation.answer))
-        late.extend(arrivals.late())
+        late.extend(lateness(received.exchange.frames))
 
     async def write(transport: Transport) -> None:
         while True:

@@ -64,7 +64,8 @@ def build_parser() -> Parser:
     data.add_argument("suite", nargs="?", metavar="SUITE")
     data.add_argument("--path", metavar="PATH", help="verify: the copy to check (default: the cached one)")
     data.add_argument("--into", metavar="DIR", help="pull: write the offline copy there")
-    data.add_argument("--from", dest="mirror", metavar="URL", help="pull: a mirror of the hub")
+    data.add_argument("--from", dest="mirror", metavar="URL|DIR", help="pull: a mirror of the hub; beam: a folder in any of its forms")
+    data.add_argument("--variant", default="", metavar="V", help="a variant of the data set, such as a size of beam")
     data.add_argument("--revision", metavar="REV", help="pull: another revision than the pinned one")
 
     serve = verbs.add_parser("serve", help="the reference endpoint")
@@ -85,9 +86,10 @@ def build_parser() -> Parser:
     selftest.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
     imported = verbs.add_parser("import", help="recorded results of another tool become a run, re-scored under our rules")
-    imported.add_argument("tool", choices=("k2vv",))
+    imported.add_argument("tool", choices=("k2vv", "mmmu-pro", "beam"))
     imported.add_argument("file", metavar="FILE")
-    imported.add_argument("--requests", metavar="FILE", required=True, help="the requests that were asked, JSONL")
+    imported.add_argument("scores", nargs="?", metavar="SCORES", help="beam: the recorded judge's scores, JSONL")
+    imported.add_argument("--requests", metavar="FILE", help="k2vv: the requests that were asked, JSONL")
     imported.add_argument("--model", help="the model's name, where the results do not say it")
     imported.add_argument("--profile")
     imported.add_argument("--surface")

@@ -110,6 +110,7 @@ def _opened(data: bytes) -> Iterator[Image]:
     """Whatever goes wrong inside becomes an ImageError."""
     # imported here: Pillow costs a tenth of a second, and most runs show no picture
     from PIL import Image as pillow
+    from PIL import UnidentifiedImageError
 
     for plugin in ("WebPImagePlugin", "TiffImagePlugin"):  # Pillow loads the others by itself
         import_module(f"PIL.{plugin}")
@@ -130,7 +131,7 @@ def _opened(data: bytes) -> Iterator[Image]:
         raise
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
         raise ImageError(f"has more than {MAX_PIXELS} pixels: a decompression bomb?") from None
-    except pillow.UnidentifiedImageError:
+    except UnidentifiedImageError:
         raise ImageError(f"is no picture of a known format (begins with {data[:8]!r})") from None
     except Exception as error:  # Pillow's plug-ins raise what they like on damaged files; all of it means the same here
         raise ImageError(f"cannot be decoded ({' '.join(str(error).split())[:120] or type(error).__name__})") from error

@@ -14,14 +14,14 @@ import numpy as np
 from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig
 from kvv.data import DataError
 from kvv.data import load as load_data
-from kvv.data.merges import read_merges
+from kvv.data.merges import read_merges, read_tokenizer_json
 from kvv.model import Request
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, variant_for
 from kvv.policy import Policy, PolicyError, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
 from kvv.references import ReferenceError, check_overlap, read_references
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
-from kvv.tokens import Bpe, Tokenizer
+from kvv.tokens import Bpe, HubTokenizer, Tokenizer
 
 #: what the in-process reference endpoint serves
 FIXTURE_MODEL = "kimi-k3"
@@ -240,15 +240,18 @@ def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, data
 
 @cache
 def _tokenizer(path: str | None) -> Tokenizer | None:
-    """The model's own tokeniser, where ``--tokenizer`` names its merges; read once."""
+    """The model's own tokeniser, where ``--tokenizer`` names its merges (tiktoken's form) or a Hugging Face tokenizer folder; read once."""
     if path is None:
         return None
+    place = Path(path).expanduser()
+    merges = place if not place.is_dir() else place / "tiktoken.model"
+    hub = place.name == "tokenizer.json" or not merges.exists()
     try:
-        return Bpe(read_merges(Path(path)))
-    except DataError as error:
+        return HubTokenizer(read_tokenizer_json(place)) if hub and place.exists() else Bpe(read_merges(merges))
+    except (DataError, ValueError) as error:
         raise ConfigError(f"--tokenizer: {error}") from error
-    except ImportError:
-        raise ConfigError("--tokenizer: needs the package tiktoken (pip install tiktoken)") from None
+    except ImportError as error:
+        raise ConfigError(f"--tokenizer: needs the package {error.name} (pip install {error.name})") from None
 
 
 def _references(suite: Suite, config: RunConfig, dataset: Dataset | None) -> Sequence[ReferenceRun]:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 from types import FrameType, TracebackType
 from typing import Protocol, Self
 
@@ -175,8 +176,8 @@ class _Runner:
         if judged and not kept:
             self._store.put_restart(case.id, case.sample)
         elif judged or self._resumed:
-            history = list(_conclusive(item.suite, case, self._store.history(case.id, case.sample)))
-            work.history = history[:kept] if judged else history
+            stored = _conclusive(item.suite, case, self._store.history(case.id, case.sample))
+            work.history = list(islice(stored, kept) if judged else stored)
         if judged or self._resumed:
             work.attempts = self._store.attempts(case.id, case.sample)
         return work

@@ -200,8 +200,11 @@ BUILT_IN: Mapping[str, str] = {
     "long_context": "LongContextSuite",
     "errors": "ErrorsSuite",
     "degradation": "DegradationSuite",
+    "ocrbench": "OcrBenchSuite",
+    "mmmu_pro": "MmmuProSuite",
     "aime2025": "Aime2025Suite",
     "toolcall": "ToolcallSuite",
+    "beam": "BeamSuite",
 }
 
 

@@ -39,12 +39,14 @@ ABILITIES = (
 #: where the gold answer stands, by ability; two abilities have none, and their rubric stands in for it, as in KVV's files
 GOLD_FIELDS = ("answer", "ideal_response", "ideal_answer", "ideal_summary")
 QUESTION_FIELDS = ("chat_id", "question_type", "question_index", "question", "gold_answer", "rubric", "difficulty")
+#: of our fixture alone: what the reference endpoint answers, rightly and wrongly
+FIXTURE_FIELDS = ("right", "wrong")
 ROLES = frozenset({"user", "assistant", "system"})
 #: batches, plans and turns nest four deep
 MAX_DEPTH = 8
 
 _FILE = re.compile(r"(?P<kind>chats|questions)(?P<rest>[^/\\]*)\.jsonl(\.gz)?$", re.IGNORECASE)
-_SIZE = re.compile(r"(?<![0-9a-z])(100k|128k|500k|1m|10m)(?![0-9a-z])", re.IGNORECASE)
+_SIZE = re.compile(r"(?<![0-9a-z])([0-9]{1,4}[km])(?![0-9a-z])", re.IGNORECASE)
 _PLAN = re.compile(r"plan-([0-9]{1,3})")
 
 
@@ -167,6 +169,7 @@ def _questions(value: Any, where: str) -> Iterator[Row]:
 def _question(item: Mapping[str, Any], where: str) -> Row:
     """The fields that are kept, checked."""
     question = {name: item.get(name) for name in QUESTION_FIELDS[1:]}
+    question |= {name: item[name] for name in FIXTURE_FIELDS if isinstance(item.get(name), str)}
     if question["question_type"] not in ABILITIES:
         raise DataError(f"{where}: no ability {question['question_type']!r:.60}; known: {', '.join(ABILITIES)}")
     if not isinstance(question["question_index"], int) or isinstance(question["question_index"], bool):

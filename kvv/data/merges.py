@@ -35,3 +35,20 @@ def read_merges(path: Path) -> dict[bytes, int]:
     if len(set(ranks.values())) != len(ranks) or not all(bytes([byte]) in ranks for byte in range(256)):
         raise DataError(f"{path}: no whole set of merges: ranks repeat, or single bytes are missing")
     return ranks
+
+
+def read_tokenizer_json(path: Path) -> str:
+    """The text of a Hugging Face ``tokenizer.json``, by the file or the folder that holds it; DataError where it cannot be read."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        if file.stat().st_size > _LIMIT:
+            raise DataError(f"{file}: larger than {_LIMIT} bytes: no tokenizer.json")
+        raw = file.read_bytes()
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror or one_line(error)}") from error
+    if raw.startswith(LFS_POINTER):
+        raise DataError(f"{file}: is a Git LFS pointer, not the file; fetch it with `git lfs pull`")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not UTF-8 (byte {raw[error.start]:#04x} at position {error.start})") from error

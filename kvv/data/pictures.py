@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,7 @@ class Shelf:
     def _spooled(self, data: bytes) -> _Place:
         if self._spool is None:
             self._spool = _temporary(self._folder)
+            weakref.finalize(self, self._spool.close)
         place = _Place(None, self._end, len(data))
         try:
             self._spool.seek(self._end)
@@ -140,6 +142,8 @@ def _found(name: str, folder: Path, where: str) -> Path:
                 if not path.is_relative_to(root):
                     raise DataError(f"{where}: {name!r:.100} lies outside of {folder}")
                 return path
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(f"{where}: {name!r:.100}: {one_line(error, 80)}") from error
     raise DataError(f"{where}: there is no picture {name!r:.100} in {folder} or its folders")

@@ -10,7 +10,10 @@ from kvv.data.spec import DatasetSpec
 
 
 def shaped(row: dict[str, Any], spec: DatasetSpec, where: str, folder: Path | None) -> dict[str, Any]:
-    """Changes and returns ``row``. ``where`` names file and row; pictures with a path are looked for below ``folder`` only. DataError for a bad one."""
+    """Changes and returns ``row``. ``where`` names file and row; a picture with a path is looked for below ``folder`` only.
+
+    DataError for a picture that cannot be read.
+    """
     for other, column in spec.aliases.items():
         if other in row and column not in row:
             row[column] = row.pop(other)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kvv.importers.beam import import_beam
 from kvv.importers.k2vv import import_k2vv
+from kvv.importers.mmmu_pro import import_mmmu_pro
 from kvv.importers.recorded import Imported, ImportFileError, Record
 
-__all__ = ["ImportFileError", "Imported", "Record", "import_k2vv"]
+__all__ = ["ImportFileError", "Imported", "Record", "import_beam", "import_k2vv", "import_mmmu_pro"]

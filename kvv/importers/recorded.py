@@ -50,7 +50,7 @@ class Record:
 class Imported:
     """A recorded run. ``records`` has one entry for each sample of each case (``samples[case id]`` of them), in that order.
 
-    ``notes`` say in whole sentences how results were joined and what was missing.
+    ``notes`` say in whole sentences how results were joined and what was missing; ``variant`` is the suite's, for its report.
     """
 
     suite: str
@@ -60,6 +60,7 @@ class Imported:
     notes: Sequence[str]
     model: str
     dataset: Dataset
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kvv.config import RunConfig
-from kvv.job import control_request, prepare
 from kvv.model import Area, Case, Level, Request, Role, Surface, Timeouts, Verdict
-from kvv.profile import load_profile
+from kvv.profile import Profile, load_profile
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
 from kvv.reference import ReferenceConfig, ReferenceServer
@@ -21,7 +19,7 @@ from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler, Work
 from kvv.store import Store
-from kvv.suite import Suite
+from kvv.suite import Context, Settings, Suite, SuiteKind, load_suite, suite_ids
 from kvv.transport import Endpoint, Transport
 from kvv.workers import Workers
 
@@ -31,18 +29,31 @@ PATIENCE_S = 5.0
 PAUSE_S = 0.02
 #: requests in flight at one endpoint: above the load at which some faults begin
 IN_FLIGHT = 12
+#: the scheduler's own sign of life, which numbers its probes as samples
+_PROBE = "kvv/reachability"
+#: prompt tokens in flight at one endpoint, and its context window, that of Kimi K3
+MAX_TOKENS = 4_000_000
+WINDOW = 1_048_576
 #: the gateway of fault I11 gives up after this long
 GATEWAY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Who is asked as whom: the profile and surface that judge, the variant of the reference endpoint that answers."""
+    """Who is asked as whom: the profile and surface that judge, the variant of the reference endpoint that answers.
+
+    ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises.
+    """
 
     profile: str
     surface: Surface = Surface.VENDOR
     variant: str
     model: str = "kimi-k3"
+    claims: tuple[tuple[str, Any], ...] = ()
+
+    def judged_by(self) -> Profile:
+        profile = load_profile(self.profile, self.surface)
+        return profile.model_copy(update={"claims": profile.claims.model_copy(update=dict(self.claims))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +64,13 @@ class Planned:
 
 @dataclass(slots=True)
 class Observed:
-    """What one run showed. ``findings`` counts exchanges by (rule, area, level); ``repeats`` are the samples of a statistical gate;
-    ``died``: the endpoint stopped answering in mid-run."""
+    """What one run showed. ``findings`` counts exchanges by (rule, area, level); ``repeats`` are the samples of a statistical gate and
+    ``repeated`` counts their exchanges by rule; ``died``: the endpoint stopped answering in mid-run."""
 
     verdicts: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
     repeats: list[tuple[Case, Verdict]] = field(default_factory=list)
     findings: Counter[tuple[str, Area, Level]] = field(default_factory=Counter)
+    repeated: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     died: str = ""
     stopped: str = ""
@@ -71,7 +83,10 @@ class Observed:
 
     def exchanged(self, received: Received, limit: int) -> None:
         self.requests += 1
-        self.findings.update({(finding.rule, finding.area, finding.level) for finding in received.findings})
+        found = {(finding.rule, finding.area, finding.level) for finding in received.findings}
+        self.findings.update(found)
+        if received.exchange.identity.sample and received.exchange.identity.case != _PROBE:
+            self.repeated.update(rule for rule, _, _ in found)
 
     def note(self, text: str) -> None:
         """Progress is the matrix's business."""
@@ -100,40 +115,58 @@ class _Impatient(Transport):
 @cache
 def every_case(setting: Setting) -> tuple[Planned, ...]:
     """All cases of all contract suites as this setting plans them."""
-    config = RunConfig(base_url="http://127.0.0.1/v1", model=setting.model, profile=setting.profile, surface=setting.surface, quiet=True)
-    job = prepare(config, contract_only=True)
-    return tuple(Planned(planned.suite, case) for planned in job.plan.suites for case in planned.cases)
+    context = Context(model=setting.model, profile=setting.judged_by(), settings=Settings())
+    suites = [suite for suite in map(load_suite, suite_ids()) if suite.kind is not SuiteKind.BENCHMARK]
+    return tuple(Planned(suite, case) for suite in suites for case in suite.cases(context))
 
 
-async def observe(setting: Setting, faults: Sequence[str], cases: Sequence[Planned], *, repeated: Sequence[Planned] = (), times: int = 0) -> Observed:
-    """Ask the cases, risky ones last and alone, of a fresh endpoint with these faults; some of them so many times more, as samples from 1 on."""
-    config = RunConfig(base_url="http://127.0.0.1/v1", model=setting.model, profile=setting.profile, surface=setting.surface, quiet=True)
-    observed = Observed()
+async def observe(
+    setting: Setting,
+    faults: Sequence[str],
+    cases: Sequence[Planned],
+    *,
+    repeated: Sequence[Planned] = (),
+    times: int = 0,
+    window: int = WINDOW,
+) -> Observed:
+    """Ask the cases, risky ones last and alone, of a fresh endpoint with these faults.
+
+    The ``repeated`` ones are asked so many times more, as samples from 1 on. ``window`` is the endpoint's context window in tokens.
+    """
     server = ReferenceServer(
-        ReferenceConfig(model=setting.model, variant=setting.variant, faults=tuple(faults), gateway_timeout_s=GATEWAY_S)
+        ReferenceConfig(model=setting.model, variant=setting.variant, faults=tuple(faults), gateway_timeout_s=GATEWAY_S, context_window=window)
     )
     await asyncio.to_thread(server.__enter__)
     try:
-        endpoint = Endpoint(role=Role.TARGET, base_url=server.base_url, key=None, headers={})
-        transport = _Impatient({Role.TARGET: endpoint}, redactor=Redactor([]), limits=Limits())
-        async with transport, Workers() as workers:
-            scheduler = _Hurried(
-                transport=transport,
-                store=_NoStore(),
-                workers=workers,
-                limiters={Role.TARGET: Limiter(fixed=IN_FLIGHT, max_tokens=config.max_inflight_tokens)},
-                budget=Budget(bounds=Bounds(), prices=None),
-                profile=load_profile(setting.profile, setting.surface),
-                control=control_request(prepare(config, contract_only=True)),
-                observer=observed,
-            )
-            await scheduler.reach()
-            if not scheduler.stop:
-                again = [Planned(planned.suite, replace(planned.case, sample=number)) for planned in repeated for number in range(1, times + 1)]
-                await scheduler.run([Work(suite=planned.suite, case=planned.case, keep_frames=False) for planned in (*cases, *again)])
-            observed.stopped = scheduler.stop.sentence
-            if scheduler.stop.reason == "endpoint-died":
-                observed.died = scheduler.stop.sentence
+        return await _asked(setting, server.base_url, [*cases, *_again(repeated, times)])
     finally:
         await asyncio.to_thread(server.__exit__, None, None, None)
+
+
+def _again(planned: Sequence[Planned], times: int) -> list[Planned]:
+    return [Planned(one.suite, replace(one.case, sample=number)) for one in planned for number in range(1, times + 1)]
+
+
+async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> Observed:
+    observed = Observed()
+    endpoint = Endpoint(role=Role.TARGET, base_url=base_url, key=None, headers={})
+    body = {"model": setting.model, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 16}
+    transport = _Impatient({Role.TARGET: endpoint}, redactor=Redactor([]), limits=Limits())
+    async with transport, Workers() as workers:
+        scheduler = _Hurried(
+            transport=transport,
+            store=_NoStore(),
+            workers=workers,
+            limiters={Role.TARGET: Limiter(fixed=IN_FLIGHT, max_tokens=MAX_TOKENS)},
+            budget=Budget(bounds=Bounds(), prices=None),
+            profile=setting.judged_by(),
+            control=Request(body=body, purpose="liveness"),
+            observer=observed,
+        )
+        await scheduler.reach()
+        if not scheduler.stop:
+            await scheduler.run([Work(suite=planned.suite, case=planned.case, keep_frames=True) for planned in cases])
+        observed.stopped = scheduler.stop.sentence
+        if scheduler.stop.reason == "endpoint-died":
+            observed.died = scheduler.stop.sentence
     return observed

@@ -21,6 +21,8 @@ class State(StrEnum):
     UNSEEN = "UNSEEN"
     ELSEWHERE = "ELSEWHERE"
     ERROR = "ERROR"
+    #: known: the table says what is missing
+    GAP = "GAP"
     LEGAL = "legal"
 
 
@@ -116,7 +118,8 @@ def judge(fault: str, spec: FaultSpec, areas: tuple[Area, ...], observed: Observ
     strangers = [mark for mark in marks if mark.area not in areas and mark.area not in spec.also and (mark.must or mark.case)]
     errors = [case.id for case, verdict in observed.verdicts.values() if verdict.outcome is Outcome.ERROR]
     seen = gated.holds if gated else bool(observed.died) if spec.dies else bool(home)
-    state = State.ERROR if errors else State.UNSEEN if not seen else State.ELSEWHERE if strangers else State.SEEN
+    missing = State.GAP if spec.gap else State.UNSEEN
+    state = State.ERROR if errors else missing if not seen else State.ELSEWHERE if strangers else State.SEEN
     return Row(
         fault=fault,
         state=state,
@@ -124,7 +127,7 @@ def judge(fault: str, spec: FaultSpec, areas: tuple[Area, ...], observed: Observ
         marks=marks,
         seen_by=[observed.died] if spec.dies and observed.died else _names(home),
         elsewhere=errors or _names(strangers),
-        note=spec.advisory,
+        note=spec.gap if state is State.GAP else spec.advisory,
         gate=gated,
         requests=observed.requests,
         cases=len(observed.verdicts),
@@ -134,10 +137,11 @@ def judge(fault: str, spec: FaultSpec, areas: tuple[Area, ...], observed: Observ
 def gate_of(gate: Gate, observed: Observed) -> Gated:
     """How many samples showed the fault, and how surely that many do when it acts on a share ``p`` of the answers."""
     if gate.rule:
-        hits = sum(count for (rule, _, _), count in observed.findings.items() if rule == gate.rule)
+        hits = observed.repeated[gate.rule]
     else:
         hits = sum(verdict.outcome is Outcome.FAIL for _, verdict in observed.repeats)
-    return Gated(hits=min(hits, gate.n), n=gate.n, at_least=gate.at_least, power=float(binom.sf(gate.at_least - 1, gate.n, gate.p)))
+    n = gate.n * gate.answers
+    return Gated(hits=hits, n=n, at_least=gate.at_least, power=float(binom.sf(gate.at_least - 1, n, gate.p)))
 
 
 def clean_row(setting: str, observed: Observed, stated: Mapping[str, str], fits: Iterable[str]) -> Clean:
@@ -146,6 +150,7 @@ def clean_row(setting: str, observed: Observed, stated: Mapping[str, str], fits:
     outcomes = [verdict.outcome for _, verdict in observed.verdicts.values()]
     problems = [f"{case.id}: {verdict.outcome} {verdict.reason}" for case, verdict in _unpassed(observed) if case.id not in covered]
     problems += [f"{rule} ({level})" for rule, _, level in observed.findings if level is not Level.MAY and rule not in covered]
+    problems += [f"{case.id}#{case.sample}: {verdict.reason}" for case, verdict in observed.repeats if verdict.outcome is Outcome.FAIL]
     problems += [observed.stopped] if observed.stopped else []
     return Clean(
         setting=setting,

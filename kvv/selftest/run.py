@@ -7,7 +7,7 @@ import fnmatch
 from collections.abc import Callable, Sequence
 
 from kvv.reference.faults import FAULTS, NOT_SHOWABLE
-from kvv.selftest.drive import Observed, Planned, Setting, every_case, observe
+from kvv.selftest.drive import WINDOW, Observed, Planned, Setting, every_case, observe
 from kvv.selftest.matrix import Clean, Matrix, Row, State, clean_row, judge
 from kvv.selftest.table import FaultSpec, Gate, SettingSpec, Table, Variation
 
@@ -22,7 +22,8 @@ def run(table: Table, faults: Sequence[str] = (), told: Told | None = None) -> M
 
     Raises ValueError for a fault that the catalogue does not have.
     """
-    wanted = [Variation.model_validate({"as": name}) for name in faults]
+    known = {entry.selected: entry for entry in table.variation}
+    wanted = [known.get(name) or Variation.model_validate({"as": name}) for name in faults]
     unknown = [entry.selected for entry in wanted if entry.fault not in FAULTS]
     if unknown:
         raise ValueError(f"no fault {unknown[0]!r}; `kvv list faults` names them")
@@ -76,10 +77,12 @@ class _Runner:
         setting, gate = _setting(self._table.settings[spec.setting]), self._gate(entry)
         cases = matching(setting, self._globs(entry))
         selected = entry.selected if ":" in entry.selected else spec.selected or entry.selected
+        repeated = _sampled(setting, [gate]) if gate else []
         async with self._slots:
-            observed = await observe(setting, (selected,), cases, repeated=_sampled(setting, [gate] if gate else []), times=gate.n if gate else 0)
-        row = judge(entry.selected, spec, self._table.areas(entry.fault), observed, self._clean[spec.setting], gate=gate)
-        return row
+            observed = await observe(
+                setting, (selected,), cases, repeated=repeated, times=gate.n if gate else 0, window=spec.window or WINDOW
+            )
+        return judge(entry.selected, spec, self._table.areas(entry.fault), observed, self._clean[spec.setting], gate=gate)
 
     def _globs(self, entry: Variation) -> Sequence[str]:
         return (*entry.cases, *self._table.cases(entry.fault))
@@ -89,7 +92,8 @@ class _Runner:
 
 
 def _setting(spec: SettingSpec) -> Setting:
-    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant)
+    claims = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in spec.claims.items())
+    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims)
 
 
 def matching(setting: Setting, globs: Sequence[str]) -> list[Planned]:

@@ -24,26 +24,28 @@ class _Table(BaseModel):
 
 
 class SettingSpec(_Table):
-    """Who judges and who answers: profile and surface, and the variant of the reference endpoint."""
+    """Who judges and who answers: profile and surface (with further claims), and the variant of the reference endpoint."""
 
     profile: str
     surface: Surface = Surface.VENDOR
     variant: str
+    claims: dict[str, Any] = {}
     #: cases that fail on the clean endpoint, and rules that object to it, below must: case glob or rule -> why
     stated: dict[str, str] = {}
 
 
 class Gate(_Table):
-    """A statistical fault: ``case`` is asked ``n`` times; at least ``at_least`` samples must fail (or draw ``rule``).
+    """A statistical fault: ``case`` is asked ``n`` times; at least ``at_least`` samples must fail, or answers draw ``rule``.
 
-    ``p`` is the share of answers that the fault spoils: it gives the gate's power. ``clean`` is the most that the clean
-    endpoint may show in as many samples.
+    A sample of the case has so many ``answers``; ``p`` is the share of them (of samples, without a rule) that the fault
+    spoils: it gives the gate's power. The clean endpoint must show none in as many.
     """
 
     case: str
     n: int = Field(ge=2, le=64)
     at_least: int = Field(ge=1, alias="at-least")
     p: float = Field(gt=0, le=1)
+    answers: int = Field(default=1, ge=1)
     rule: str = ""
 
 
@@ -52,7 +54,8 @@ class FaultSpec(_Table):
 
     ``selected`` is what the endpoint is given (the id, or the id with variations); ``areas`` replace those of the group;
     ``also`` are areas that fail as a stated consequence; ``advisory`` says why should is the highest level at which it can
-    be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises the opposite.
+    be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises the opposite; ``gap``:
+    what is missing for it to be seen, and where.
     """
 
     setting: str = "kimi"
@@ -63,7 +66,10 @@ class FaultSpec(_Table):
     advisory: str = ""
     dies: bool = False
     legal: str = ""
+    gap: str = ""
     gate: Gate | None = None
+    #: the endpoint's context window, where a fault is to be seen without prompts of a million tokens
+    window: int | None = None
 
 
 class GroupSpec(_Table):

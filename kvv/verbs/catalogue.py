@@ -101,16 +101,17 @@ def data(arguments: argparse.Namespace) -> int:
     try:
         match arguments.action:
             case "where":
-                for line in _where(room, arguments.suite):
+                for line in _where(room, arguments.suite, arguments.variant):
                     print(plain(line))
                 return 0
             case "pull":
                 into = Path(arguments.into) if arguments.into else None
-                for line in _lines(room.pull(_named(arguments), into=into, mirror=arguments.mirror, revision=arguments.revision)):
+                asked = {"mirror": arguments.mirror, "revision": arguments.revision, "variant": arguments.variant}
+                for line in _lines(room.pull(_named(arguments), into=into, **asked)):
                     print(plain(line))
                 return 0
             case _:
-                verified = room.verify(_named(arguments), arguments.path)
+                verified = room.verify(_named(arguments), arguments.path, arguments.variant)
                 for line in _lines(verified):
                     print(plain(line))
                 return 0 if verified.ok else 1
@@ -124,10 +125,10 @@ def _named(arguments: argparse.Namespace) -> str:
     return str(arguments.suite)
 
 
-def _where(room: Any, suite: str | None) -> Iterator[str]:
+def _where(room: Any, suite: str | None, variant: str) -> Iterator[str]:
     names: Iterable[str] = [suite] if suite else room.names()
     for name in names:
-        for place in room.where(name):
+        for place in room.where(name, variant if suite else ""):
             yield f"{name}: {place}"
 
 

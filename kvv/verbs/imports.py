@@ -11,7 +11,7 @@ from typing import Any
 from kvv import __version__
 from kvv.config import ConfigError, RunConfig, load_config
 from kvv.finish import record_ending, write_reports
-from kvv.importers import Imported, ImportFileError, Record, import_k2vv
+from kvv.importers import Imported, ImportFileError, Record, import_beam, import_k2vv, import_mmmu_pro
 from kvv.job import Job, prepare_suite
 from kvv.model import Answered, Case, Verdict
 from kvv.plan import Plan, PlannedSuite
@@ -28,12 +28,12 @@ from kvv.workers import Workers
 #: samples judged at once
 AT_ONCE = 16
 #: options of this verb that no run knows
-OWN_OPTIONS = frozenset({"verb", "tool", "file", "requests"})
+OWN_OPTIONS = frozenset({"verb", "tool", "file", "scores", "requests"})
 
 
 def import_results(arguments: argparse.Namespace) -> int:
     try:
-        imported = import_k2vv(Path(arguments.file), Path(arguments.requests))
+        imported = _read(arguments)
     except ImportFileError as error:
         raise ConfigError(f"FILE: {error}") from error
     config = load_config(_flags(arguments), environ={})
@@ -55,12 +55,34 @@ def import_results(arguments: argparse.Namespace) -> int:
         store.close()
 
 
+def _read(arguments: argparse.Namespace) -> Imported:
+    """ConfigError for options that the tool needs or does not know, ImportFileError for files."""
+    path = Path(arguments.file)
+    if arguments.scores and arguments.tool != "beam":
+        raise ConfigError("SCORES: is for beam")
+    match arguments.tool:
+        case "k2vv":
+            if not arguments.requests:
+                raise ConfigError("--requests: is needed, the file of the requests that were asked")
+            return import_k2vv(path, Path(arguments.requests))
+        case "mmmu-pro":
+            if arguments.requests:
+                raise ConfigError("--requests: is for k2vv; an mmmu-pro file holds its own questions")
+            return import_mmmu_pro(path, model=arguments.model, seed=arguments.seed or 0)
+        case "beam":
+            if arguments.requests:
+                raise ConfigError("--requests: is for k2vv; an answer file of beam names its own questions")
+            return import_beam(path, Path(arguments.scores) if arguments.scores else None)
+    raise ConfigError(f"TOOL: no importer for {arguments.tool!r}")
+
+
 def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(arguments).items() if name not in OWN_OPTIONS and value not in (None, [])}
 
 
 def _job(config: RunConfig, imported: Imported, model: str) -> Job:
     """A job whose only suite is the imported one; nothing of it is ever sent."""
+    config = config.model_copy(update={"variant": imported.variant})
     job = prepare_suite(config, imported.suite, model=model, dataset=imported.dataset)
     item = job.plan.suites[0]
     recorded = replace(item, cases=imported.cases, samples=imported.samples)

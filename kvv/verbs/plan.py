@@ -83,7 +83,7 @@ def plan_table(job: Job) -> str:
         seen = detectable(item)
         power = f", would see a loss of {100 * seen:.1f} points" if seen else ""
         tokens = _tokens(item.prompt_tokens + item.completion_tokens)
-        lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests, {tokens}{_money(cost)}{power}")
+        lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests, {tokens}{_money(cost)}{_cached(job, item)}{power}")
     lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvv.model import Fragment
 from kvv.profile import Tokens
-from kvv.tokens import Tokenizer
+from kvv.tokens import Tokenizer, count_each
 from kvv.wire.encode import encode
 
 #: KVV's reserve for what it does not count: the template's own tokens and the question
@@ -37,7 +37,7 @@ def history_of(messages: Sequence[Mapping[str, str]], *, tokenizer: Tokenizer | 
     sizes = [len(message["content"].encode("utf-8", "surrogatepass")) for message in messages]
     first, counts = 0, None
     if tokenizer is not None and sum(sizes) > budget:  # a token has at least one byte: a smaller conversation fits in any case
-        counts = [tokenizer.count(message["content"]) for message in messages]
+        counts = count_each(tokenizer, [message["content"] for message in messages])
         first = first_kept(counts, [message["role"] for message in messages], budget)
     kept = messages[first:]
     template = sum(_overhead(message["role"], overheads, thinking) for message in kept)

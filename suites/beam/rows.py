@@ -119,6 +119,6 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "judge_prompt_sha256": None if tally.recorded else PROMPT_SHA256,
         ORDERING: "kvv_score: one judgement of the whole order; official_score: one call a line names the events it is about, first unused one wins",
         "scorer_version": version,
-        "failures_in_denominator": "a failed request or judgement is in n_planned and in both bounds, not in the value; a refused valid request and an "
-        "empty answer count 0; kvv_value counts every failure 0, as KVV does",
+        "failures_in_denominator": "a failed request or judgement is in n_planned and in both bounds, not in the value; "
+        "a refused valid request and an empty answer count 0; kvv_value counts every failure 0, as KVV does",
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +25,9 @@ SOURCE = "https://github.com/mohammadtavakoli78/BEAM"
 REQUIREMENT = "The answer to a question about a long conversation fulfils what its rubric asks."
 
 SIZES = ("100K", "500K", "1M", "10M")
+
+#: remarks of an importer on a line without an answer
+IMPORT_REASONS = ("missing-result", "recorded-failure")
 
 #: reasons after which the model's answer stands and only the judge is asked again
 JUDGE_REASONS = frozenset({"judge-failed", "judge-unparsable", "judge-off-scale"})
@@ -162,21 +166,16 @@ def _replies(reply: Any) -> tuple[Answered, ...]:
 
 
 def _not_our_fault(case: Case, answered: Answered, verdict: Verdict) -> Verdict:
-    """A refusal of a prompt that may not fit is no refusal of a valid request."""
+    """A refusal of a prompt that may not fit is no refusal of a valid request; an imported failure keeps the importer's reason."""
+    for reason in IMPORT_REASONS:
+        if reason in answered.observation.deviations:
+            return replace(verdict, reason=reason)
     room = case.inputs.get("room", "fits")
     if verdict.outcome is not Outcome.FAIL or room == "fits":
         return verdict
     counted = "with the template's tokens and max_tokens it exceeds the context"
     why = "the conversation was not counted (--tokenizer)" if room == "unknown" else counted
-    return Verdict(
-        case=verdict.case,
-        sample=verdict.sample,
-        outcome=Outcome.INCONCLUSIVE,
-        reason="context-may-not-fit",
-        detail=f"{why}: {verdict.detail}"[:500],
-        evidence=verdict.evidence,
-        scorer=BeamSuite.version,
-    )
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason="context-may-not-fit", detail=f"{why}: {verdict.detail}"[:500])
 
 
 def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verdict:

@@ -13,13 +13,14 @@ from kvv.checks.base import cut, inconclusive, named, quoted
 from kvv.checks.schema import read_json
 from kvv.contract.build import Answers, Builder
 from kvv.model import Answered
+from kvv.suites.streaming.checks import counts_up
 
 #: the same sign so often in a row is no language
 RUN = re.compile(r"([^\s\d.=*_#~-])\1{11,}")
 #: so many words in a row, said again and again, are a loop
 GRAM, AGAIN = 8, 4
 #: texts shorter than this many characters are not judged as language
-SHORT = 80
+SHORT = 12
 #: English prose is letters and spaces for the most part, and hardly any of them of another script
 LETTERS, FOREIGN = 0.6, 0.05
 
@@ -52,19 +53,6 @@ def junk(text: str) -> str | None:
     if letters and foreign > FOREIGN * len(letters):
         return f"{foreign} of {len(letters)} letters are of another script"
     return None
-
-
-def counts_on(look: Look, wanted: Any) -> Problem | None:
-    """The content counts 1, 2, 3... without a slip as far as it goes, and goes at least this far."""
-    numbers = [int(text[:12]) for text in re.findall(r"\d+", look.observation.answer)]
-    if look.observation.finish_reason == "length" and numbers:
-        numbers.pop()
-    slip = next((at for at, number in enumerate(numbers, 1) if number != at), None)
-    if slip is not None:
-        return Problem(reason="miscounted", detail=f"number {slip} of the content is {numbers[slip - 1]}", repeats=True)
-    if len(numbers) >= int(wanted):
-        return None
-    return cut(look) or inconclusive("ended-early", f"the content counts to {len(numbers)} only")
 
 
 def each_value(look: Look, wanted: Any) -> Problem | None:
@@ -109,6 +97,6 @@ def _sentence(at: int, topic: str) -> str:
     return f"Note {at} about the {topic}: its {part} side was painted in year {1700 + at * 13 % 300} by crew {at * 7 % 50}."
 
 
-CHECKS: Mapping[str, Check] = named([no_junk, counts_on])
+CHECKS: Mapping[str, Check] = named([no_junk, counts_up])
 COMPARISONS: Mapping[str, Check] = named([each_value, each_says])
 BUILDERS: Mapping[str, Builder] = {"sentences": sentences}

@@ -30,7 +30,7 @@ class Branch(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """``ambiguous_line``: there was an "Answer:", and not exactly one letter behind it. ``candidates`` counts those among which the last one was taken."""
+    """``ambiguous_line``: there was an "Answer:", and not exactly one letter behind it. The last of ``candidates`` was taken."""
 
     letter: str
     branch: Branch

@@ -89,9 +89,9 @@ def question_text(row: Mapping[str, Any], options: Sequence[str]) -> str:
 def content(row: Mapping[str, Any], options: Sequence[str], variant: Variant) -> list[dict[str, Any]]:
     """The user message's parts; pictures stand as ``Picture`` in ``image_url.url``."""
     if variant.config == "vision":
-        text = {"type": "text", "text": instruction(variant)}
+        told = {"type": "text", "text": instruction(variant)}
         shown = [_part(picture) for picture in (row.get("image"),) if picture is not None]
-        return [*shown, text] if variant.prompt == "kvv" else [text, *shown]
+        return [*shown, told] if variant.prompt == "kvv" else [told, *shown]
     text = question_text(row, options)
     if variant.prompt == RECORDED:
         return [{"type": "text", "text": text}]

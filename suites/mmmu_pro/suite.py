@@ -195,12 +195,13 @@ def _entries(question: Question, variant: Variant, form: PictureForm) -> Iterato
         return  # nothing is right, or nothing wrong: neither can be played
     wrong = choices[(choices.index(question.answer) + 1) % len(choices)]
     row = _in_form(question.row, form)
+    orders: list[tuple[Picture, ...]]
     if variant.config == "vision":
-        prompt, orders = instruction(variant).partition(". ")[2][:100], {(row["image"],)}
+        prompt, orders = instruction(variant).partition(". ")[2][:100], [(row["image"],)]
     else:
         text = question_text(row, question.options)
-        prompt, orders = max(pieces(text), key=len), {tuple(in_columns(row)), tuple(as_they_appear(row, text))}
-    for pictures in sorted(orders, key=str):
+        prompt, orders = max(pieces(text), key=len), [tuple(in_columns(row)), tuple(as_they_appear(row, text))]
+    for pictures in dict.fromkeys(orders):
         yield KeyEntry(
             suite=MmmuProSuite.id,
             case=question.case,

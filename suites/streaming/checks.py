@@ -88,22 +88,25 @@ def arrives_over_time(look: Look, wanted: Any) -> Problem | None:
     return Problem(reason="held-back", detail=detail, repeats=True)
 
 
-def counts_up(look: Look, wanted: Any) -> Problem | None:
-    """The content counts from 1, without a gap or a repeat, to this number; cut by length, to wherever it was cut.
+def counts_up(look: Look, goal: Any) -> Problem | None:
+    """The content counts from 1 to this number without a gap or a repeat; cut by length, to wherever it was cut.
 
-    ``{ to, at-least }``: a content that counts right but stops early needs to have come so far.
+    A model that writes dots instead of numbers, or none at all, shows nothing.
     """
-    goal = int(wanted["to"]) if isinstance(wanted, Mapping) else int(wanted)
-    least = int(wanted.get("at-least", goal)) if isinstance(wanted, Mapping) else goal
-    numbers = [int(text[:12]) for text in re.findall(r"\d+", look.observation.answer)]
+    text = look.observation.answer
+    numbers = [int(number[:12]) for number in re.findall(r"\d+", text)]
+    if not numbers or "..." in text or "…" in text:
+        return cut(look) or inconclusive("no-count", f"the model did not count: {quoted(text)}")
     ended = look.observation.finish_reason == "length"
-    for at, number in enumerate(numbers, 1):
-        if number != at and not (ended and at == len(numbers) and str(at).startswith(str(number))):
-            around = numbers[max(0, at - 3) : at + 2]
-            return Problem(reason="miscounted", detail=f"number {at} of the content is {number} (around it {around})", repeats=True)
-    if len(numbers) >= least or ended:
-        return None if numbers else cut(look) or Problem(reason="miscounted", detail="the content holds no number", repeats=True)
-    detail = f"the content counts to {len(numbers)}, want {least}; finish_reason {look.observation.finish_reason!r}"
+    if ended:
+        numbers.pop()  # it may be cut in the middle
+    slip = next((at for at, number in enumerate(numbers, 1) if number != at), None)
+    if slip is not None:
+        around = numbers[max(0, slip - 3) : slip + 2]
+        return Problem(reason="miscounted", detail=f"number {slip} of the content is {numbers[slip - 1]} (around it {around})", repeats=True)
+    if ended or len(numbers) >= int(goal):
+        return None
+    detail = f"the content counts to {len(numbers)}, want {goal}; finish_reason {look.observation.finish_reason!r}"
     return Problem(reason="broke-off", detail=detail, repeats=True)
 
 

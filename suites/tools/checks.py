@@ -26,6 +26,13 @@ def distinct_ids(look: Look, wanted: Any) -> Problem | None:
     return None
 
 
+def declared_calls(look: Look, wanted: Any) -> Problem | None:
+    """Only tools that the request declares are called."""
+    declared = {tool["function"]["name"] for tool in look.sent.get("tools", ())}
+    stranger = next((call for call in look.observation.tool_calls if call.name not in declared), None)
+    return None if stranger is None else Problem(reason="other-tool", detail=f"called {quoted(stranger.name)}, which is not declared")
+
+
 def argument_values(look: Look, wanted: Any) -> Problem | None:
     """``{ name, all }``: each of these texts is the argument ``name`` of some call (part of it, whatever its case)."""
     values = [str(arguments.get(wanted["name"], "")).casefold() for arguments in _arguments(look)]
@@ -110,5 +117,5 @@ def splice(argument: Any, answers: Answers) -> Spliced:
     return Spliced(argument)
 
 
-CHECKS: Mapping[str, Check] = named([distinct_ids, argument_values, says_all, reports_results, valid_formats])
+CHECKS: Mapping[str, Check] = named([distinct_ids, declared_calls, argument_values, says_all, reports_results, valid_formats])
 BUILDERS: Mapping[str, Builder] = {"literal": literal, "splice": splice}

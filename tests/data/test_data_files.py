@@ -158,23 +158,6 @@ def test_parquet_nulls_and_nested_values_survive(tmp_path: Path) -> None:
     assert read_file(tmp_path / "rows.parquet", spec(n="integer?")) == rows
 
 
-def test_images_come_as_bytes_and_count_in_the_digest(tmp_path: Path) -> None:
-    """As the hub serves them: a parquet column of bytes and path."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = [{"image": {"bytes": b"\x89PNG\r\n", "path": None}, "id": "1"}]
-    wanted = spec(image="image", id="string")
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    found = read_file(tmp_path / "rows.parquet", wanted)
-    check_rows(found, wanted, "x")
-    assert found[0]["image"]["bytes"] == b"\x89PNG\r\n"
-    other = [{"image": {"bytes": b"\x89PNG\r\n.", "path": None}, "id": "1"}]
-    assert canonical_sha256(found, ("image",)) == canonical_sha256(rows, ("image",)) != canonical_sha256(other, ("image",))
-    with pytest.raises(DataError, match="row 1: column 'image' should be image, is str"):
-        check_rows([{"image": "a.png", "id": "1"}], wanted, "x")
-
-
 def test_csv_cells_become_what_the_columns_say(tmp_path: Path) -> None:
     wanted = spec(i="integer", f="number", b="boolean", l="list", s="string", o="integer?")
     path = write(tmp_path / "t.csv", 'i,f,b,l,s,o\n7,0.5,true,"[1, ""a""]",007,\n')

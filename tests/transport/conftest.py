@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from kvv.endpoint import Endpoint
 from kvv.model import Identity, Request, Role
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
 from kvv.transport import Transport
+from kvv.transport.endpoint import Endpoint
 from kvv.wire.encode import encode
 
 KEY = "sk-canary-Zq81bYt0Wv55NcKe"

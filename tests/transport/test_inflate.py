@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvv.inflate import STEP, BadEncoding, Inflater
+from kvv.transport.inflate import STEP, BadEncoding, Inflater
 
 
 def unpack(encoding: str, packets: list[bytes]) -> bytes:

@@ -27,13 +27,13 @@ from aiohttp import http_exceptions
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
-from kvv.endpoint import Endpoint, EndpointError, base_url, headers, proxy_for, secrets
-from kvv.inflate import BadEncoding, Inflater
 from kvv.model import Fault, FaultKind, Identity, Observation, Request, Role, Timeouts
 from kvv.reading import Limits, Reader, Received
 from kvv.redact import Detector, Redactor
 from kvv.rules import Rules
-from kvv.watch import Watch
+from kvv.transport.endpoint import Endpoint, base_url, headers, proxy_for, secrets
+from kvv.transport.inflate import BadEncoding, Inflater
+from kvv.transport.watch import Watch
 from kvv.wire.encode import EncodedBody
 
 CONNECT_S, FIRST_BYTE_S, IDLE_S = 10.0, 600.0, 120.0
@@ -49,9 +49,6 @@ READ_SIZE = 2**16
 WRITE_SIZE = 2**18
 HEADER_LINE, HEADER_COUNT = 16_384, 256
 DETAIL_LENGTH = 300
-
-
-__all__ = ["Endpoint", "EndpointError", "Transport"]
 
 
 class Transport:
@@ -173,6 +170,7 @@ class _Channel:
             request.method,
             self._urls[request.path],
             data=payload,
+            headers=self._headers,  # not the session's: those would go to a proxy's CONNECT as well, key and all
             proxy=self._proxy,
             allow_redirects=False,
             timeout=_client_timeout(connect),
@@ -208,7 +206,6 @@ class _Channel:
                 max_line_size=HEADER_LINE,
                 max_field_size=HEADER_LINE,
                 max_headers=HEADER_COUNT,
-                headers=self._headers,
             )
         return self._sessions[reuse]
 

@@ -1,0 +1,75 @@
+"""A random little language model in llama.cpp's file format: no knowledge, but a real engine serves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+LAYERS, WIDTH, HEADS, INNER, CONTEXT = 2, 64, 4, 128, 4096
+#: control tokens, the 256 bytes, and enough whole words to look like a vocabulary
+CONTROL = ["<unk>", "<s>", "</s>"]
+WORDS = 1_000
+TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def write_tiny_model(path: Path, seed: int = 0) -> Path:
+    """A llama with two layers and random weights, about 1 MB; needs the package gguf."""
+    import gguf
+
+    draw = np.random.default_rng(seed)
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_name("kvv-tiny")
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    size = _add_vocabulary(writer, gguf.TokenType)
+    writer.add_chat_template(TEMPLATE)
+    for name, shape in _tensors(size).items():
+        values = np.ones(shape) if name.endswith("norm.weight") else draw.standard_normal(shape) * 0.2
+        writer.add_tensor(name, values.astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add_vocabulary(writer, kinds) -> int:  # type: ignore[no-untyped-def]  # gguf has no types
+    """A sentencepiece-like vocabulary: every byte can be said, so every text can be read and every grammar obeyed."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [f"▁{letters[at % 26]}{letters[at // 26 % 26]}{letters[at * 7 % 26]}" for at in range(WORDS)]
+    printable = [chr(code) for code in range(33, 127)] + ["▁", "\n"]
+    tokens = [*CONTROL, *(f"<0x{byte:02X}>" for byte in range(256)), *printable, *dict.fromkeys(words)]
+    types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, *[kinds.BYTE] * 256]
+    types += [kinds.NORMAL] * (len(tokens) - len(types))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([token.encode() for token in tokens])
+    writer.add_token_scores([0.0] * len(tokens))
+    writer.add_token_types(types)
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    return len(tokens)
+
+
+def _tensors(vocabulary: int) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd.weight": (vocabulary, WIDTH),
+        "output.weight": (vocabulary, WIDTH),
+        "output_norm.weight": (WIDTH,),
+    }
+    for layer in range(LAYERS):
+        shapes |= {f"blk.{layer}.{name}.weight": (WIDTH, WIDTH) for name in ("attn_q", "attn_k", "attn_v", "attn_output")}
+        shapes |= {f"blk.{layer}.{name}.weight": (INNER, WIDTH) for name in ("ffn_gate", "ffn_up")}
+        shapes[f"blk.{layer}.ffn_down.weight"] = (WIDTH, INNER)
+        shapes |= {f"blk.{layer}.{name}.weight": (WIDTH,) for name in ("attn_norm", "ffn_norm")}
+    return shapes

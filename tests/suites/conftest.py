@@ -1,0 +1,162 @@
+"""Contract suites played without a network: against the reference endpoint's own engine, or against a function that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kvv.checks import Look
+from kvv.contract import ContractSuite
+from kvv.model import (
+    Answered,
+    Ask,
+    Case,
+    Choice,
+    Done,
+    ErrorBody,
+    Exchange,
+    Frame,
+    Identity,
+    Observation,
+    Reply,
+    Request,
+    Role,
+    Shape,
+    Surface,
+    Timing,
+    ToolCall,
+    UsageReport,
+    Verdict,
+)
+from kvv.profile import load_profile
+from kvv.reading import Limits, Reader
+from kvv.reference.config import ReferenceConfig
+from kvv.reference.engine import Engine
+from kvv.suite import Context, Dataset, Settings
+
+#: an answer to a request: the status and what it says
+Endpoint = Callable[[Request], tuple[int, Observation]]
+#: variant of the reference endpoint -> profile and surface that it must pass clean
+CLEAN = {"kimi-k3": ("kimi-k3", Surface.VENDOR), "openai": ("openai", Surface.VENDOR), "vllm": ("kimi-k3", Surface.ENGINE)}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Plays cases of a contract suite to their verdict."""
+
+    @staticmethod
+    def context(profile: str = "kimi-k3", surface: Surface = Surface.VENDOR, tier: str = "smoke", dataset: Dataset | None = None) -> Context:
+        return Context(model="kimi-k3", profile=load_profile(profile, surface), settings=Settings(), tier=tier, dataset=dataset)
+
+    def asked(self, suite: ContractSuite, **options: Any) -> list[Case]:
+        """The cases that are not skipped."""
+        return [case for case in suite.cases(self.context(**options)) if not case.inputs["skip"]]
+
+    def play(self, suite: ContractSuite, case: Case, reply: Callable[[Request, Identity], Answered]) -> Verdict:
+        history: list[Reply] = []
+        for number in range(80):
+            step = suite.step(case, history)
+            if isinstance(step, Done):
+                return step.verdict
+            assert isinstance(step, Ask)
+            identities = [Identity(case=case.id, sample=0, step=number, ask=at, purpose=one.purpose) for at, one in enumerate(step.requests)]
+            history.append(tuple(reply(request, identity) for request, identity in zip(step.requests, identities, strict=True)))
+        raise AssertionError("no verdict in 80 steps")
+
+    def against_reference(
+        self, suite: ContractSuite, cases: Sequence[Case], *, variant: str = "kimi-k3", faults: tuple[str, ...] = ()
+    ) -> list[Verdict]:
+        """All cases, one after the other, against one engine: its caches and its memory last."""
+        engine = Engine(ReferenceConfig(model="kimi-k3", variant=variant, faults=faults))
+        return [self.play(suite, case, lambda request, identity: _engine_reply(engine, request, identity)) for case in cases]
+
+    def against(self, suite: ContractSuite, case: Case, endpoint: Endpoint) -> Verdict:
+        def reply(request: Request, identity: Identity) -> Answered:
+            status, observation = endpoint(request)
+            return Answered(request=request, exchange=_exchange(identity, status), observation=observation)
+
+        return self.play(suite, case, reply)
+
+    @staticmethod
+    def says(text: str | None = "ready", **fields: Any) -> tuple[int, Observation]:
+        """A completion: content, and ``calls`` (name, arguments, id), ``finish``, ``reasoning``, ``usage``, ``place``."""
+        calls = tuple(
+            ToolCall(index=at, id=call[2] if len(call) > 2 else f"{call[0]}_{at}", name=call[0], arguments=call[1], type="function")
+            for at, call in enumerate(fields.get("calls", ()))
+        )
+        reasoning = fields.get("reasoning")
+        choice = Choice(
+            index=0,
+            role="assistant",
+            answer=text,
+            reasoning=reasoning,
+            reasoning_field=None if reasoning is None else "reasoning_content",
+            tool_calls=calls,
+            finish_reason=fields.get("finish", "tool_calls" if calls else "stop"),
+        )
+        usage = (UsageReport(place=fields.get("place", "body"), frame=0, raw=fields["usage"]),) if "usage" in fields else ()
+        return 200, Observation(shape=Shape.COMPLETION, choices=(choice,), usage=usage)
+
+    @staticmethod
+    def counts(prompt: int, completion: int = 1) -> dict[str, int]:
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    @staticmethod
+    def refuses(status: int = 400) -> tuple[int, Observation]:
+        return status, Observation(shape=Shape.ERROR, error=ErrorBody(message="no", type="invalid_request_error"))
+
+    @staticmethod
+    def look(
+        case: Case,
+        answer: tuple[int, Observation],
+        *,
+        body: Mapping[str, Any] | None = None,
+        siblings: Mapping[str, tuple[int, Observation]] | None = None,
+        frames: Sequence[tuple[float, bytes]] = (),
+        total_ms: float = 0.0,
+    ) -> Look:
+        """One answer as a check sees it; ``frames`` are (milliseconds, data)."""
+        request = Request(body=body or {})
+        kept = tuple(Frame(number=at, offset_ms=offset, data=data) for at, (offset, data) in enumerate(frames))
+        identity = Identity(case=case.id, sample=0, step=0, ask=0, purpose="probe")
+        one = Answered(request=request, exchange=_exchange(identity, answer[0], kept, total_ms), observation=answer[1])
+        others = {
+            name: Answered(request=request, exchange=_exchange(identity, status), observation=said)
+            for name, (status, said) in (siblings or {}).items()
+        }
+        return Look(answered=one, case=case, siblings=others or {"": one})
+
+
+def _exchange(identity: Identity, status: int, frames: tuple[Frame, ...] = (), total_ms: float = 0.0) -> Exchange:
+    return Exchange(
+        identity=identity, attempt=1, role=Role.TARGET, started="", status=status, content_type="application/json", frames=frames,
+        timing=Timing(total_ms=total_ms),
+    )  # fmt: skip
+
+
+def _engine_reply(engine: Engine, request: Request, identity: Identity) -> Answered:
+    assert isinstance(request.body, Mapping)
+    outcome = engine.answer(request.body)
+    reader = Reader(identity=identity, attempt=1, request=request, started="", rules=None, keep_frames=True, limits=Limits(), redact=None)
+    reader.head(outcome.reply.status, outcome.reply.headers)
+    for part in outcome.reply.parts:
+        if isinstance(part, bytes):
+            reader.feed(part, 1.0)
+    engine.settle(outcome)
+    received = reader.finish(fault=None, total_ms=2.0)
+    return Answered(request=request, exchange=received.exchange, observation=received.observation)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture(params=sorted(CLEAN))
+def clean(request: pytest.FixtureRequest) -> tuple[str, str, Surface]:
+    """Variant, profile and surface that must pass together."""
+    profile, surface = CLEAN[request.param]
+    return request.param, profile, surface
