@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Pillow's own bound for a picture that it finds suspicious; the largest of the public sets has 35 million
 MAX_PIXELS = 89_478_485
 MAX_BYTES = 100 << 20
+#: bytes encoded at once, a multiple of three: base64 holds the interpreter's lock, and other threads have streams to read
+BASE64_PIECE = 3 << 16
 
 #: Pillow's names of the formats that are decoded at all (never those that run other programs), and what the API calls them
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg", "WEBP": "image/webp", "GIF": "image/gif"}
@@ -80,7 +82,9 @@ def encoded(data: bytes, form: PictureForm) -> Encoded:
 
 def data_url(picture: Encoded) -> bytes:
     """The JSON text of a base64 data URL, quotes included."""
-    return b"".join((b'"data:', picture.media.encode("ascii"), b";base64,", base64.b64encode(picture.data), b'"'))
+    data = memoryview(picture.data)
+    pieces = (base64.b64encode(data[start : start + BASE64_PIECE]) for start in range(0, len(data), BASE64_PIECE))
+    return b"".join((b'"data:', picture.media.encode("ascii"), b";base64,", *pieces, b'"'))
 
 
 def eight_bits(picture: Image) -> Image:

@@ -188,17 +188,20 @@ def test_options_are_read_from_a_python_literal_or_a_list() -> None:
     assert read_options("[['A', 'B', 'Not enough information']]") == ("['A', 'B', 'Not enough information']",)
 
 
-@pytest.mark.parametrize(
-    "text", ["__import__('os').system('x')", "[", "[" * 5_000, "['a' * 9]", "'a'", "[]", "{}", "", "1e999", "['x'" + ", 'x'" * 26 + "]", "'" + "x" * 200_000 + "'", None, 5]
-)  # fmt: skip
+LONG = ["['x'" + ", 'x'" * 26 + "]", "'" + "x" * 200_000 + "'", "[" * 5_000]
+
+
+@pytest.mark.parametrize("text", ["__import__('os').system('x')", "[", "['a' * 9]", "'a'", "[]", "{}", "", "1e999", None, 5, *LONG])
 def test_anything_else_is_refused_and_never_evaluated(text: object) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"literal|should be a list|longer than"):
         read_options(text)
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_options_or_refused(text: str) -> None:
+    said = ""
     try:
         assert 1 <= len(read_options(text)) <= 26
     except ValueError as error:
-        assert "\n" not in str(error)
+        said = str(error)
+    assert "\n" not in said

@@ -119,7 +119,7 @@ def test_kvvs_prompt_has_the_pictures_first_and_keeps_their_tokens() -> None:
 
 def test_the_official_prompt_has_anonymous_tokens_and_the_pictures_behind_in_order_of_appearance() -> None:
     text, *pictures = shape(one(row_of("Art_2"), "official"))
-    assert text.startswith("Which one of <image>, <image> and <image> is green? Look at <image> again.\nA. <image>\nB. <image>\nC. <image>\nD. none\n")
+    assert text.startswith("Which one of <image>, <image> and <image> is green? Look at <image> again.\nA. <image>\nB. <image>\n")
     assert text.endswith(f"\nAnswer the preceding multiple choice question. {FORMAT}options. {STEPS}")
     assert pictures == [3, 1, 2, 1, 1, 2, 3]
     assert shape(one(row_of("Art_2")))[:-1] == [1, 2, 3]

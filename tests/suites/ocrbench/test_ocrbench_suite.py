@@ -103,7 +103,8 @@ def test_the_visible_completion_is_judged(text: str | None, finish_reason: str, 
 
 def test_the_row_holds_the_official_score_and_a_table_per_type() -> None:
     cases = SUITE.cases(context())
-    verdicts = [(case, SUITE.judge(case, answered(case, "It reads: " + (case.inputs["answers"][0] if place % 2 else "-")))) for place, case in enumerate(cases)]
+    texts = [f"It reads: {case.inputs['answers'][0]}" if place % 2 else "-" for place, case in enumerate(cases)]
+    verdicts = [(case, SUITE.judge(case, answered(case, text))) for case, text in zip(cases, texts, strict=True)]
     lost = Verdict(case=cases[0].id, sample=0, outcome=Outcome.INCONCLUSIVE, reason="reset")
     verdicts[0] = (cases[0], lost)
     (row,) = SUITE.metrics(verdicts, context())
