@@ -90,7 +90,7 @@ def cases_of(rows: list[dict[str, Any]], tokenizer: Tokenizer | None) -> list[Ca
     context = Context(
         model=MODEL,
         profile=load_profile("kimi-k3"),
-        settings=Settings(max_tokens=32_768),
+        settings=Settings(max_tokens=32_768, stream=False),
         dataset=Dataset(rows=rows, origin="bench", revision=""),
         tokenizer=tokenizer,
     )
@@ -103,10 +103,11 @@ def a_tokenizer(path: str | None) -> Tokenizer:
     return Bpe(read_merges(merges)) if merges.exists() else Pieces()
 
 
-def timed(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def timed(run: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and seconds of processor time of all threads."""
+    start, cpu = time.perf_counter(), time.process_time()
     run()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - cpu
 
 
 def peak_mb() -> float:
@@ -135,13 +136,19 @@ def ours(row: dict[str, Any], tokenizer: Tokenizer) -> list[tuple[bytes, ...]]:
 def prepare(tokenizer: Tokenizer, *, quick: bool) -> None:
     """Best of several turns of each, in turn: other work on the machine is left out as far as it can be."""
     (row,) = rows_of(1, BYTES)
-    slow, fast = [], []
+    slow: list[tuple[float, float]] = []
+    fast: list[tuple[float, float]] = []
     for _ in range(3 if quick else 6):
-        slow.append(20 * timed(partial(naive, row, tokenizer, 1)))
+        slow.append(timed(partial(naive, row, tokenizer, 1)))
         fast.append(timed(partial(ours, row, tokenizer)))
-    rows = [("for each question", f"{min(slow):.2f}", "1.00x"), ("once a conversation", f"{min(fast):.2f}", ratio(min(slow), min(fast)))]
-    show(f"20 requests of one conversation of {BYTES // 4:,} tokens ({type(tokenizer).__name__})", ("version", "seconds", "faster"), rows)
-    print(f"{'at least' if min(slow) / min(fast) >= PREPARE_TIMES else 'LESS than'} {PREPARE_TIMES:.0f} times faster, {os.cpu_count()} processors")
+    (wall, cpu), (our_wall, our_cpu) = ((min(column) for column in zip(*times, strict=True)) for times in (slow, fast))
+    rows = [
+        ("for each question", f"{20 * wall:.2f}", "1.00x", f"{20 * cpu:.2f}"),
+        ("once a conversation", f"{our_wall:.2f}", ratio(20 * wall, our_wall), f"{our_cpu:.2f}"),
+    ]
+    header = ("version", "seconds", "faster", "processor seconds")
+    show(f"20 requests of one conversation of {BYTES // 4:,} tokens ({type(tokenizer).__name__}, {os.cpu_count()} processors)", header, rows)
+    print(f"{'at least' if 20 * wall >= PREPARE_TIMES * our_wall else 'LESS than'} {PREPARE_TIMES:.0f} times faster")
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -235,7 +242,8 @@ def end_to_end(*, quick: bool) -> None:
 
 
 async def _streams(base: str, sink: str, folder: Path, cases: list[Case], seconds: float) -> tuple[list[float], list[float]]:
-    """Lateness of the events of STREAMS streams, and of the loop's own 5 ms timer, while the cases' bodies go to another server."""
+    """Lateness of the events of STREAMS streams, and the loop's own work between two turns of a 5 ms timer (milliseconds of its thread's
+    processor time, which other programs do not change), while the cases' bodies go to another server."""
     chunks = int(seconds * 1000 / INTERVAL_MS)
     endpoints = {
         Role.TARGET: Endpoint(role=Role.TARGET, base_url=f"{base}/c{chunks}b1i{int(INTERVAL_MS)}/v1", key=None),
@@ -265,9 +273,9 @@ async def _streams(base: str, sink: str, folder: Path, cases: list[Case], second
 
             async def tick() -> None:
                 while time.monotonic() < ended:
-                    before = time.perf_counter()
+                    before = time.thread_time()
                     await asyncio.sleep(0.005)
-                    ticks.append((time.perf_counter() - before - 0.005) * 1000)
+                    ticks.append((time.thread_time() - before) * 1000)
 
             await asyncio.gather(tick(), *(watch() for _ in range(STREAMS)), *(push(case) for case in cases[:PUSHED]))
     return late, ticks
@@ -276,16 +284,17 @@ async def _streams(base: str, sink: str, folder: Path, cases: list[Case], second
 def streams(*, quick: bool) -> None:
     seconds = 3.0 if quick else 10.0
     cases = [case for case in cases_of(rows_of(PUSHED, BYTES), None) if case.id.endswith("/abstention-0")]
-    rows, worst = [], 0.0
+    rows, p99 = [], []
     with bare_server() as base, bare_server() as sink, tempfile.TemporaryDirectory() as folder:
         for name, sent in (("nothing beside them", []), (f"{PUSHED} bodies of 4 MB at a time", cases)):
             own = Path(folder) / str(len(rows))
             own.mkdir()
             late, ticks = asyncio.run(_streams(base, sink, own, sent, seconds))
-            worst = quantile(late, 0.99)
-            rows.append((name, f"{quantile(late, 0.5):.1f}", f"{worst:.1f}", f"{max(late):.1f}", f"{quantile(ticks, 0.99):.1f}"))
-    show(f"{STREAMS} streams, an event every {INTERVAL_MS:.0f} ms: later than that by, ms", ("", "p50", "p99", "max", "loop p99"), rows)
-    print(f"{'within' if worst <= LIMIT_MS else 'BEYOND'} {LIMIT_MS:.0f} ms at the 99th percentile")
+            p99.append(quantile(late, 0.99))
+            rows.append((name, f"{quantile(late, 0.5):.1f}", f"{p99[-1]:.1f}", f"{max(late):.1f}", f"{quantile(ticks, 0.99):.1f}"))
+    show(f"{STREAMS} streams, an event every {INTERVAL_MS:.0f} ms: later than that by, ms", ("", "p50", "p99", "max", "own work p99"), rows)
+    busy = f" (without bodies it is {p99[0]:.0f} ms already: the machine has other work)" if p99[0] > LIMIT_MS / 2 else ""
+    print(f"{'within' if p99[1] <= LIMIT_MS else 'BEYOND'} {LIMIT_MS:.0f} ms at the 99th percentile{busy}")
 
 
 def main() -> None:

@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 
 def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
-    """Key entries in the reference endpoint's own form; it knows nothing of suites. Reads and encodes the entries' pictures."""
+    """Key entries in the reference endpoint's own form; it knows nothing of suites.
+
+    Reads and encodes the entries' pictures; an entry with one that cannot be sent is left out, for nobody can ask with it.
+    """
     from kvv.reference import Answer, Reply
 
-    return tuple(
-        Answer(
-            suite=entry.suite,
-            case=entry.case,
-            prompt=entry.prompt,
-            right=Reply(text=entry.right_text, tool=entry.right_tool),
-            wrong=Reply(text=entry.wrong_text, tool=entry.wrong_tool),
-            images=tuple(sent_digest(picture) for picture in entry.pictures),
-        )
-        for entry in entries
-    )
+    found: list[Answer] = []
+    for entry in entries:
+        try:
+            images = tuple(sent_digest(picture) for picture in entry.pictures)
+        except DataError:
+            continue
+        right = Reply(text=entry.right_text, tool=entry.right_tool)
+        wrong = Reply(text=entry.wrong_text, tool=entry.wrong_tool)
+        found.append(Answer(suite=entry.suite, case=entry.case, prompt=entry.prompt, right=right, wrong=wrong, images=images))
+    return tuple(found)
 
 
 def keyed_suites(paths: Mapping[str, str]) -> Sequence[KeyEntry]:

@@ -197,6 +197,7 @@ BUILT_IN: Mapping[str, str] = {
     "response_format": "ResponseFormatSuite",
     "thinking": "ThinkingSuite",
     "usage": "UsageSuite",
+    "vision": "VisionSuite",
     "long_context": "LongContextSuite",
     "errors": "ErrorsSuite",
     "degradation": "DegradationSuite",

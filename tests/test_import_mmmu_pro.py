@@ -13,7 +13,8 @@ import pytest
 from kvv.importers import ImportFileError, import_mmmu_pro
 
 SHARED = Path(os.environ.get("KVV_SHARED") or Path(__file__).resolve().parents[2] / "shared")
-LINE = {"id": "test_Art_1", "question": "<image 1> shows?", "options": "['a tree', 'a boat']", "answer": "B", "subject": "Art", "response": "Answer: B"}
+QUESTION = {"id": "test_Art_1", "question": "<image 1> shows?", "options": "['a tree', 'a boat']", "answer": "B", "subject": "Art"}
+LINE = {**QUESTION, "response": "Answer: B"}
 
 
 def write(folder: Path, *changes: dict[str, Any]) -> Path:
@@ -52,7 +53,8 @@ def test_the_guesses_come_from_the_runs_seed(tmp_path: Path, kvv_cli: Any) -> No
     path = write(tmp_path, *[{"response": "no idea"}] * 40)
     values = {}
     for seed in ("1", "2", "1"):
-        value = kvv_cli("import", "mmmu-pro", str(path), "--seed", seed).row("mmmu_pro")["value"]
+        out = tmp_path / f"seed {seed} {len(list(tmp_path.iterdir()))}"
+        value = kvv_cli("import", "mmmu-pro", str(path), "--seed", seed, out=out).row("mmmu_pro")["value"]
         assert values.setdefault(seed, value) == value
     cases = {seed: [case.inputs["guess_seed"] for case in import_mmmu_pro(path, seed=seed).cases] for seed in (1, 2)}
     assert cases[1] != cases[2]
@@ -88,7 +90,7 @@ def test_the_recorded_scores_come_out(kind: str, percent: float, guesses: int, t
     packed = SHARED / f"data/mmmu_pro/gpt-4o_standard10_{kind}.jsonl.gz"
     if not packed.is_file():
         pytest.skip(f"no recorded answers in {SHARED} (KVV_SHARED)")
-    stored = [json.loads(line)["if_right"] for line in gzip.open(packed)]
+    stored = [json.loads(line)["if_right"] for line in gzip.decompress(packed.read_bytes()).splitlines()]
     ran = kvv_cli("import", "mmmu-pro", str(packed))
     row = ran.row("mmmu_pro")
     assert row["n_concluded"] == 1730

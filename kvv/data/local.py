@@ -232,7 +232,8 @@ def _read_folder(folder: Path, spec: DatasetSpec) -> list[Row]:
 def split_files(folder: Path, spec: DatasetSpec) -> list[Path]:
     """The split's files in a folder laid out as the hub does: ``data/test-00000-of-00001.parquet``, ``test.jsonl``, ``<config>/test...``.
 
-    Of several formats the first in the order of SUFFIXES is read; the config's folder is chosen where there is one.
+    Of several formats the first in the order of SUFFIXES is read; the config's folder is chosen where there is one. Without a file of the
+    split a single data file is taken for it, whatever its name; where the spec allows any name, all are.
     """
     found = sorted(
         path
@@ -243,7 +244,7 @@ def split_files(folder: Path, spec: DatasetSpec) -> list[Path]:
     if spec.config is not None:
         found = [path for path in found if spec.config in path.relative_to(folder).parts[:-1]] or found
     named = [path for path in found if path.name.lower().startswith(spec.split.lower()) or path.parent.name == spec.split]
-    chosen = named or (found if len(found) == 1 else [])
+    chosen = named or (found if len(found) == 1 or spec.any_name else [])
     for suffix in SUFFIXES:
         of_kind = [path for path in chosen if _kind(path.name) == suffix]
         if of_kind:

@@ -69,6 +69,7 @@ class DatasetSpec(BaseModel):
 
     ``variants`` override single fields; ``variant`` is the one that was chosen, ``default_variant`` the one that is taken without a choice.
     ``aliases`` are other names of columns (other -> ours), as another copy of the set spells them.
+    ``any_name``: of a folder without files of the split's name every data file is read, not only a single one.
     ``layout`` names a form that needs a reader of its own, ``questions_sha256`` pins the question file that this reader can write.
     """
 
@@ -79,6 +80,7 @@ class DatasetSpec(BaseModel):
     revision: str = "main"
     config: str | None = None
     split: str = "test"
+    any_name: bool = False
     files: tuple[str, ...] = ("*.parquet", "*.jsonl", "*.json", "*.csv", "README.md")
     rows: int | None = None
     sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from kvv.reference import directives
+from kvv.reference import directives, sight
 from kvv.reference.canonical import compact, plain
 from kvv.reference.config import JsonObject, Reply
 from kvv.reference.request import ChatRequest, Tool
@@ -38,12 +38,16 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What an answer depends on besides the request: the seed, the draw, the choice, and the key's reply if any."""
+    """What an answer depends on besides the request: the seed, the draw, the choice, and the key's reply if any.
+
+    ``misread``: a picture that is asked about is taken for another one.
+    """
 
     seed: int
     ask: int
     choice: int = 0
     reply: Reply | None = None
+    misread: bool = False
 
 
 def compose(request: ChatRequest, setting: Setting) -> Draft:
@@ -58,7 +62,7 @@ def compose(request: ChatRequest, setting: Setting) -> Draft:
     elif setting.reply is not None:
         content = setting.reply.text
     else:
-        content = _free_text(request, text, sampler)
+        content = sight.answer(request, misread=setting.misread) or _free_text(request, text, sampler)
     reasoning = _reasoning(request, text, sampler) if request.thinking else ""
     return Draft(reasoning=reasoning, content=_continued(request, content), calls=calls)
 

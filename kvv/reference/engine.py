@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvv.reference import faults as catalogue
-from kvv.reference import render
+from kvv.reference import render, sight
 from kvv.reference.answers import AnswerKey, Asks, Drawn, Stats, draw
 from kvv.reference.completion import Choice, Usage, limited
 from kvv.reference.compose import Draft, Setting, compose, with_bias, with_minimum
@@ -150,15 +150,16 @@ class Engine:
         entry = self._key.find(request.last_user)
         turn.ask = self._asks.take(text)
         outcome.asked = (text, turn.ask)
-        if entry is not None:
-            right = draw(self.config.seed, text, turn.ask) < self.config.accuracy
+        right = entry is None or draw(self.config.seed, text, turn.ask) < self.config.accuracy
+        if entry is not None or sight.answer(request) is not None:
             for fault in faults:
                 if fault.on_right is not None:
                     right = fault.on_right(turn, right)
+        if entry is not None:
             outcome.drawn = Drawn(answer=entry, ask=turn.ask, right=right)
         reply = None if outcome.drawn is None else outcome.drawn.reply
         choices = tuple(
-            self._choice(turn, faults, request, Setting(seed=self.config.seed, ask=turn.ask, choice=index, reply=reply), cap)
+            self._choice(turn, faults, request, Setting(seed=self.config.seed, ask=turn.ask, choice=index, reply=reply, misread=not right), cap)
             for index in range(request.n)
         )
         usage = Usage(

@@ -2,7 +2,8 @@
 
 Sizes are read from the file headers, so that no imaging library is needed. Where Pillow is installed, it also checks
 that the pixels can be decoded. The real model's image token formula is not public (contract.md 2.7); here an image
-costs one token for every 28 x 28 pixels, as in the K2.5 processor.
+costs one token for every 28 x 28 pixels, as in the K2.5 processor. Nobody looks at the pixels: a picture may say what it
+shows in a comment of its file (``kvv-shows: 4817`` and a line feed), and that is what the endpoint sees.
 """
 
 import base64
@@ -19,17 +20,22 @@ from kvv.reference.errors import ApiError
 
 _DATA_URL = re.compile(r"data:([a-zA-Z0-9.+/-]+);base64,", re.ASCII)
 _ACCEPTED = {"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif"}
+_SHOWS = re.compile(rb"kvv-shows: ([ -~]{1,60})\n")
 PATCH = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image of a request. ``digest`` is the hex SHA-256 of its bytes; sizes are in pixels."""
+    """One image of a request. ``digest`` is the hex SHA-256 of its bytes; sizes are in pixels.
+
+    ``shows`` is what the picture says of itself, "" if it says nothing.
+    """
 
     digest: str
     media: str
     width: int
     height: int
+    shows: str = ""
 
     def tokens(self, patch: int = PATCH, scale: float = 1.0) -> int:
         """Tokens of this image when it is resized by ``scale`` and cut into squares of ``patch`` pixels."""
@@ -59,7 +65,9 @@ def _image_from_bytes(data: bytes) -> Image:
     if width < 1 or height < 1:
         raise ApiError("image has no size", param="messages", reason="media")
     _check_pixels(data)
-    return Image(digest=hashlib.sha256(data).hexdigest(), media=media, width=width, height=height)
+    said = _SHOWS.search(data)
+    shows = "" if said is None else said[1].decode("ascii")
+    return Image(digest=hashlib.sha256(data).hexdigest(), media=media, width=width, height=height, shows=shows)
 
 
 def _check_pixels(data: bytes) -> None:

@@ -52,7 +52,6 @@ class Rendering:
     extra_tokens: int = 0
     history_ids: bool = False
     empty_as_parts: bool = False
-    images_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +110,6 @@ def _message(message: Message, request: ChatRequest, how: Rendering) -> list[Seg
         case "tool":
             overhead = _tool_message(message, request, how)
     parts = message.parts
-    if how.images_first:
-        parts = (*message.images, *(part for part in parts if isinstance(part, str)))
     sizes = [part.tokens(how.image_patch, how.image_scale) if isinstance(part, Image) else _text(part, how) for part in parts]
     head = Segment(key=f"{message.role} {message.tool_call_id}", tokens=overhead)
     return [head, *(Segment(key=part.digest if isinstance(part, Image) else part, tokens=size) for part, size in zip(parts, sizes, strict=True))]

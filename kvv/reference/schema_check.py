@@ -18,6 +18,8 @@ _SAFE = 2**53 - 1
 _MAX_KEYS, _MAX_DEPTH, _MAX_ANY_OF, _MAX_ENUM, _MAX_CHARS = 3000, 30, 500, 1000, 120_000
 _ANNOTATIONS = frozenset({"description", "title"})
 _ROOT_ONLY = frozenset({"$defs", "$id"})
+# The later published data call a property without a type valid; what may stand there is then anything.
+_MAY_BE_EMPTY = frozenset({"properties", "additionalProperties"})
 _RESERVED_PROPERTIES = frozenset({"$defs", "$ref", "anyOf", "required", "additionalProperties"})
 # pattern is in the published list of unsupported keywords, yet later published test data accept it: it is let through.
 _BY_TYPE = {
@@ -104,6 +106,7 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "items": (lambda value: isinstance(value, (dict, bool)), "items must be one schema"),
     "additionalProperties": (lambda value: isinstance(value, (dict, bool)), "additionalProperties must be a schema or a boolean"),
     "$ref": (lambda value: isinstance(value, str), "$ref must be a string"),
+    "$id": (lambda value: isinstance(value, str), "$id must be a string"),
     "pattern": (_is_pattern, "pattern must be a regular expression"),
     **{
         name: (lambda value: isinstance(value, list) and bool(value), f"{name} must be a list that is not empty")
@@ -148,8 +151,8 @@ def check_mfjs(schema: JsonObject, *, param: str, size: int) -> None:
 
 def _check_node(node: JsonObject, path: str, param: str) -> None:
     root = path == ""
-    if not node and not (root or path.endswith("/additionalProperties")):
-        raise _bad("an empty schema is only allowed at the root or as additionalProperties", path, param)
+    if misplaced := next((where for where, child in subschemas(node) if child == {} and where.partition("/")[0] not in _MAY_BE_EMPTY), None):
+        raise _bad("an empty schema is only allowed at the root, as a property or as additionalProperties", f"{path}/{misplaced}", param)
     if unknown := next((key for key in node if key not in _KEYWORDS), None):
         raise _bad(f"unsupported keyword {unknown}", path, param)
     if not root and (placed := _ROOT_ONLY & node.keys()):

@@ -4,12 +4,12 @@ The value is a function of the schema and of the literals that the prompt states
 schemas end because every level has a depth budget and only branches that fit it are taken (``Depths``).
 """
 
-import json
 from collections.abc import Mapping
 from math import ceil, floor
 from typing import Any
 
 from jsonschema import Draft202012Validator
+from referencing.exceptions import Unresolvable
 
 from kvv.reference.config import JsonObject
 from kvv.reference.regex_text import text_matching
@@ -66,13 +66,14 @@ def value_for(schema: JsonObject, literals: Mapping[str, Any] | None = None) -> 
 
 
 def is_valid(schema: Any, value: Any, root: JsonObject) -> bool:
-    """Whether a value satisfies a subschema of ``root``, by the jsonschema library."""
+    """Whether a value satisfies a subschema of ``root``, by the jsonschema library; False if that cannot be told."""
     if isinstance(schema, bool):
         return schema
-    document = {**schema, **{key: root[key] for key in ("$defs", "definitions") if key in root and key not in schema}}
-    if schema is not root and '"#"' in json.dumps(schema, default=str):
-        return False  # a reference to the document's root cannot be followed from a part of it
-    return bool(Draft202012Validator(document).is_valid(value))
+    try:
+        # evolve keeps the root as the document that references lead into
+        return bool(Draft202012Validator(root).evolve(schema=schema).is_valid(value))
+    except (RecursionError, Unresolvable):  # a branch that leads back to itself, an $id that moves references elsewhere
+        return False
 
 
 class _Generator:

@@ -248,6 +248,37 @@ def test_a_config_has_its_own_folder_and_parquet_goes_first(tmp_path: Path) -> N
     assert [path.relative_to(tmp_path).as_posix() for path in split_files(tmp_path, chosen)] == ["standard/test-0.parquet"]
 
 
+@pytest.mark.parametrize(
+    ("names", "any_name", "chosen"),
+    [
+        (("refs.jsonl",), False, ["refs.jsonl"]),
+        (("refs.jsonl", "types.jsonl"), True, ["refs.jsonl", "types.jsonl"]),
+        (("refs.jsonl", "refs.csv"), True, ["refs.jsonl"]),
+        (("refs.jsonl", "x/test.jsonl", "x/invalid.jsonl"), True, ["x/test.jsonl"]),
+    ],
+)
+def test_files_of_any_name_are_read_only_where_none_has_the_splits(
+    tmp_path: Path, names: tuple[str, ...], any_name: bool, chosen: list[str]
+) -> None:
+    for name in names:
+        write(tmp_path / name, "x")
+    wanted = DatasetSpec(title="t", licence="l", source="s", fixture="f", columns={"a": "any"}, any_name=any_name)
+    assert [path.relative_to(tmp_path).as_posix() for path in split_files(tmp_path, wanted)] == chosen
+
+
+def test_several_files_of_other_names_are_refused_unless_any_name_will_do(tmp_path: Path) -> None:
+    for name in ("refs.jsonl", "types.jsonl"):
+        write(tmp_path / name, "x")
+    with pytest.raises(DataError, match=r"no data file of the split 'test' \(2 other data files\)"):
+        split_files(tmp_path, DatasetSpec(title="t", licence="l", source="s", fixture="f", columns={"a": "any"}))
+
+
+def test_a_folder_of_schemas_may_call_its_files_as_it_likes(tmp_path: Path) -> None:
+    write(tmp_path / "refs.jsonl", '{"type": "object"}\n')
+    write(tmp_path / "types.jsonl", '{"type": "string"}\n')
+    assert [row["type"] for row in load("tools", path=tmp_path).rows] == ["object", "string"]
+
+
 def test_booleans_are_no_numbers_and_optional_columns_may_be_absent() -> None:
     check_rows([{"n": 1.5}, {"n": 1}], spec(n="number", m="string?"), "x")
     with pytest.raises(DataError, match="row 1: column 'n' should be integer, is bool True"):

@@ -43,7 +43,7 @@ import kvv.data, kvv.data.copies
 from kvv.data import DataError, load, load_spec, pull
 small = load_spec("aime2025").model_copy(update={{"rows": 3, "sha256": {canonical_sha256(ROWS, ROWS[0])!r}}})
 def use(spec):
-    kvv.data.load_spec = kvv.data.copies.load_spec = lambda name: spec
+    kvv.data.load_spec = kvv.data.copies.load_spec = lambda name, variant="": spec
 def said(action):
     try: print("no error:", action())
     except DataError as error: print(error)

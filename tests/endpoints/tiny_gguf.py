@@ -7,13 +7,41 @@ from pathlib import Path
 import numpy as np
 
 LAYERS, WIDTH, HEADS, INNER, CONTEXT = 2, 64, 4, 128, 4096
-#: control tokens, the 256 bytes, and enough whole words to look like a vocabulary
+#: control tokens, the printable ASCII characters, and whole words; no bytes, of which a random model would make broken text
 CONTROL = ["<unk>", "<s>", "</s>"]
 WORDS = 1_000
-TEMPLATE = (
-    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant: {% endif %}"
-)
+#: the first dimension is the same for every token, so that the end token's weight there is a bias: answers of about a dozen tokens
+CONSTANT, END_BIAS = 3.0, 0.55
+#: ChatML with tool calls in tags, as many open models have it: the engine derives its tool grammar from it
+TEMPLATE = """\
+{%- if tools %}<|im_start|>system
+{%- if messages[0]['role'] == 'system' %}{{ messages[0]['content'] }}{%- endif %}
+# Tools
+<tools>{%- for tool in tools %}
+{{ tool | tojson }}{%- endfor %}
+</tools>
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+{% endif %}
+{%- for message in messages %}
+{%- if message['role'] == 'assistant' and message.tool_calls %}<|im_start|>assistant
+{%- if message.content %}{{ '\\n' + message.content }}{%- endif %}
+{%- for call in message.tool_calls %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{%- endfor %}<|im_end|>
+{% elif message['role'] == 'tool' %}<|im_start|>user
+<tool_response>
+{{ message.content }}
+</tool_response><|im_end|>
+{% else %}<|im_start|>{{ message['role'] }}
+{{ message['content'] }}<|im_end|>
+{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
 
 
 def write_tiny_model(path: Path, seed: int = 0) -> Path:
@@ -34,8 +62,7 @@ def write_tiny_model(path: Path, seed: int = 0) -> Path:
     size = _add_vocabulary(writer, gguf.TokenType)
     writer.add_chat_template(TEMPLATE)
     for name, shape in _tensors(size).items():
-        values = np.ones(shape) if name.endswith("norm.weight") else draw.standard_normal(shape) * 0.2
-        writer.add_tensor(name, values.astype(np.float32))
+        writer.add_tensor(name, _values(name, shape, draw).astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -43,13 +70,25 @@ def write_tiny_model(path: Path, seed: int = 0) -> Path:
     return path
 
 
+def _values(name: str, shape: tuple[int, ...], draw: np.random.Generator) -> np.ndarray:
+    if name.endswith("norm.weight"):
+        return np.ones(shape)
+    values = draw.standard_normal(shape) * (0.4 if name == "output.weight" else 0.2 if name == "token_embd.weight" else 0.02)
+    if name == "token_embd.weight":
+        values[:, 0] = CONSTANT
+    if name == "output.weight":
+        values[:, 0] = 0.0
+        values[CONTROL.index("</s>"), 0] = END_BIAS
+    return values
+
+
 def _add_vocabulary(writer, kinds) -> int:  # type: ignore[no-untyped-def]  # gguf has no types
-    """A sentencepiece-like vocabulary: every byte can be said, so every text can be read and every grammar obeyed."""
+    """A sentencepiece-like vocabulary: every ASCII text can be read and said, so every grammar over ASCII can be obeyed."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [f"▁{letters[at % 26]}{letters[at // 26 % 26]}{letters[at * 7 % 26]}" for at in range(WORDS)]
     printable = [chr(code) for code in range(33, 127)] + ["▁", "\n"]
-    tokens = [*CONTROL, *(f"<0x{byte:02X}>" for byte in range(256)), *printable, *dict.fromkeys(words)]
-    types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, *[kinds.BYTE] * 256]
+    tokens = [*CONTROL, *printable, *dict.fromkeys(words)]
+    types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL]
     types += [kinds.NORMAL] * (len(tokens) - len(types))
     writer.add_tokenizer_model("llama")
     writer.add_token_list([token.encode() for token in tokens])

@@ -110,7 +110,17 @@ CASES = {
         "properties": {"value": {"type": "string", "minLength": 2}, "other": {"$ref": "#/properties/value"}},
         "required": ["other"],
     },
+    "reference into a definition's properties": wrapped(
+        {"$ref": "#/$defs/node/properties/id"}, {"type": "object", "properties": {"id": {"type": "integer", "minimum": 40}}}
+    ),
+    "reference into items": {
+        "type": "object",
+        "properties": {"value": {"$ref": "#/properties/list/items"}, "list": {"type": "array", "items": {"type": "boolean"}}},
+        "required": ["value"],
+    },
     "empty root": {},
+    "empty property": wrapped({}),
+    "empty property called items": {"type": "object", "properties": {"items": {}}, "required": ["items"]},
 }
 
 
@@ -239,7 +249,10 @@ TREE_DEF = {
     "schema",
     [
         {"type": "array", "items": {"type": "string"}},
-        {"type": "object", "properties": {"a": {}}},
+        {"type": "object", "properties": {"a": {"type": "array", "items": {}}}},
+        {"type": "object", "properties": {"properties": {"type": "array", "items": {}}}},
+        {"type": "object", "properties": {"a": {"anyOf": [{}, {"type": "string"}]}}},
+        {"type": "object", "$defs": {"a": {}}},
         {"type": "object", "properties": {"a": {"description": "no type"}}},
         {"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"type": "string"}]}}},
         {"type": "object", "properties": {"a": {"$ref": "#", "type": "object"}}},
@@ -264,6 +277,45 @@ TREE_DEF = {
 )
 def test_what_lies_outside_mfjs(schema):
     assert refused(is_mfjs, schema)
+
+
+REFERRING = {
+    "type": "object",
+    "properties": {"short": {"type": "string", "maxLength": 5}, "value": {"$ref": "#/properties/short"}, "free": {}},
+    "required": ["value"],
+}
+
+
+@pytest.mark.parametrize(
+    ("literals", "made"),
+    [
+        ({"value": "fjord"}, {"short": "sampl", "value": "fjord", "free": "sample text"}),
+        ({"value": "too long"}, {"short": "sampl", "value": "sampl", "free": "sample text"}),
+        ({"free": [1]}, {"short": "sampl", "value": "sampl", "free": [1]}),
+    ],
+)
+def test_a_literal_is_used_where_the_referenced_schema_allows_it(literals, made):
+    assert value_for(REFERRING, literals) == made
+
+
+@pytest.mark.parametrize("ref", ["#/properties/absent", "#/$defs/node/properties/id", "#/properties/short/type"])
+def test_a_reference_that_leads_to_no_schema_is_refused(ref):
+    assert refused(is_mfjs, {**REFERRING, "properties": {**REFERRING["properties"], "value": {"$ref": ref}}})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"p": {"anyOf": [{"$ref": "#/properties/p"}, {"type": "string"}]}}},
+        {"type": "object", "properties": {"p": {"allOf": [{"$id": "x:y", "$ref": "#/$defs/b"}]}}, "$defs": {"b": {"type": "string"}}},
+    ],
+)
+def test_a_literal_that_cannot_be_checked_is_not_used(schema):
+    assert value_for(schema, {"p": "stated"}) == {"p": "sample text"}
+
+
+def test_an_id_that_is_no_text_is_refused():
+    assert refused(lambda schema: check_schema(schema, param="tools"), {"type": "object", "$id": 5})
 
 
 def test_a_schema_without_a_finite_value_is_refused():

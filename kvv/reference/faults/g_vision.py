@@ -1,7 +1,8 @@
 """Group g: images that are moved, resized, mixed up, dropped or refused.
 
-The endpoint sees no pixels. A wrong view of an image shows as the wrong reply of the answer key (for some faults only
-in a share of the answers, as in reality), a wrong size also as a wrong token count.
+The endpoint sees no pixels. A wrong view of an image shows as the wrong reply of the answer key, or as another value
+than the picture's comment names (for some faults only in a share of the answers, as in reality), a wrong size also as a
+wrong token count.
 """
 
 from dataclasses import replace
@@ -25,14 +26,25 @@ def _images(turn: Turn) -> tuple[Image, ...]:
     return () if turn.request is None else tuple(image for message in turn.request.messages for image in message.images)
 
 
-def _images_first(_turn: Turn, rendering: Rendering) -> Rendering:
-    return replace(rendering, images_first=True)
+def _images_first(_turn: Turn, request: ChatRequest) -> ChatRequest:
+    moved = (
+        replace(message, parts=(*message.images, *(part for part in message.parts if isinstance(part, str)))) for message in request.messages
+    )
+    return replace(request, messages=tuple(moved))
 
 
 def _wrong_when_moved(turn: Turn, right: bool) -> bool:
-    """Hoisting changes what the model sees if a text stands before an image and the order matters: with two images."""
-    for message in turn.request.messages if turn.request is not None else ():
-        kinds = [isinstance(part, Image) for part in message.parts]
+    """Hoisting changes what the model sees if a text stands before an image and the order matters: with two images.
+
+    The order is that of the body, for the request's is changed already. Pictures that say what they show need no wrong
+    reply: the question finds other parts.
+    """
+    if any(image.shows for image in _images(turn)):
+        return right
+    messages = turn.body.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        kinds = [isinstance(part, dict) and part.get("type") == "image_url" for part in content] if isinstance(content, list) else []
         if sum(kinds) > 1 and kinds != sorted(kinds, reverse=True):
             return False
     return right
@@ -103,7 +115,7 @@ FAULTS = (
         summary="images are moved before all text",
         mode="both",
         areas=("vision",),
-        on_rendering=_images_first,
+        on_request=_images_first,
         on_right=_wrong_when_moved,
     ),
     Fault(
@@ -112,7 +124,7 @@ FAULTS = (
         summary="media always comes first",
         mode="both",
         areas=("vision",),
-        on_rendering=_images_first,
+        on_request=_images_first,
         on_right=_wrong_when_moved,
     ),
     Fault(

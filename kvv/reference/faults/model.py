@@ -1,7 +1,7 @@
 """What a fault is: hooks into a correct exchange, at the level where the real server went wrong.
 
 The engine calls the hooks in this order: ``on_body`` (the parsed request, before validation), ``on_request`` (after
-it), ``on_rendering`` (how the template treats the prompt), ``on_right`` (whether the answer key answers rightly),
+it), ``on_rendering`` (how the template treats the prompt), ``on_right`` (whether the answer key answers rightly, or a picture is read rightly),
 ``on_draft`` (what the model says, before limits; usage follows), ``on_usage``, ``on_choices`` (what the parser and the
 gateway make of it; usage no longer follows), then ``on_message`` or ``on_frames`` (JSON), and ``on_reply`` (status,
 headers, bytes). ``on_error`` sees refused requests. A hook may raise ``ApiError`` or ``Respond``.
