@@ -128,7 +128,11 @@ def test_a_run_becomes_a_reference_that_the_same_endpoint_passes_and_a_worse_one
     key = canned(keyed_suites({}))
     arguments = ("run", "aime2025", "--data", "aime2025=fixture", "--samples", "16", "--model", "kimi-k3")
     decided = {}
-    for name, accuracy, more in (("good", 0.9, ("--as-reference", "good.jsonl")), ("same", 0.9, ("--reference", "good.jsonl")), ("worse", 0.3, ("--reference", "good.jsonl"))):
+    for name, accuracy, more in (
+        ("good", 0.9, ("--as-reference", "good.jsonl")),
+        ("same", 0.9, ("--reference", "good.jsonl")),
+        ("worse", 0.3, ("--reference", "good.jsonl")),
+    ):
         with ReferenceServer(ReferenceConfig(answers=key, accuracy=accuracy, seed=len(name))) as server:
             decided[name] = kvv_cli(*arguments, "--base-url", server.base_url, *more, out=tmp_path / name)
     assert decided["good"].row("aime2025")["verdict"] in (None, "skip")

@@ -86,7 +86,7 @@ FINDINGS = {
 
 def test_a_real_engine_is_checked_without_an_error_of_ours_and_accused_of_nothing_that_it_does_not_do(engine: str, kvv_cli: Any) -> None:
     globs = [part for glob in CASES for part in ("--case", glob)]
-    ran = kvv_cli("check", "--base-url", engine, "--model", MODEL, "--profile", "openai", "--surface", "engine", *globs, "--deadline", "55", "-q")
+    ran = kvv_cli("check", "--base-url", engine, "--model", MODEL, "--profile", "openai", "--surface", "engine", *globs, "--deadline", "45", "-q")
     checks = ran.report["checks"]
     outcomes = {row["id"]: row["verdict"] for row in checks}
     assert "error" not in outcomes.values(), ran.said

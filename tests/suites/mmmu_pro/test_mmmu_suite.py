@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from kvv.config import load_config
 from kvv.data import DataError, load, load_spec
 from kvv.data.pictures import pictures_of
 from kvv.model import Answered, Case, Choice, Exchange, Identity, Observation, Outcome, Picture, PictureForm, Role, Shape, Verdict
+from kvv.plan import settings_for, variant_for
 from kvv.profile import load_profile
 from kvv.suite import Context, Dataset, Settings, load_suite
 from kvv.suites.mmmu_pro.prompts import Variant, as_they_appear, parse_variant
@@ -258,3 +260,24 @@ def test_the_fixture_has_many_subjects_up_to_four_pictures_and_pictures_in_optio
     assert counts == {1, 2, 3, 4}
     assert any("<image" in row["options"] for row in STANDARD.rows)
     assert {len(case.inputs["options"]) for case in SUITE.cases(context())} >= {2, 3, 4, 5, 6, 7, 8, 9, 10, 12}
+
+
+# --- sampling and --variant ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("profile", "max_tokens"), [("kimi-k3", 98_304), ("kimi-k2.6", 65_536)])
+@pytest.mark.parametrize("preset", [None, "kvv"])
+def test_kvvs_token_limit_is_the_models_own(profile: str, max_tokens: int, preset: str | None) -> None:
+    config = load_config({"preset": preset} if preset else {}, environ={})
+    settings = settings_for(config, load_profile(profile), SUITE)
+    assert (settings.max_tokens, settings.temperature, settings.top_p, settings.samples) == (max_tokens, 1.0, 0.95, 1)
+    assert settings_for(config, load_profile(profile), load_suite("ocrbench")).max_tokens == 16_384
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "other"),
+    [("vision", "vision", "vision"), ("mmmu_pro=official/vision", "official/vision", ""), ("beam=100K, mmmu_pro=vision", "vision", "")],
+)
+def test_a_variant_is_for_all_suites_or_for_those_it_names(text: str, own: str, other: str) -> None:
+    config = load_config({"variant": text}, environ={})
+    assert (variant_for(config, "mmmu_pro"), variant_for(config, "ocrbench")) == (own, other)
