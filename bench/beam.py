@@ -284,7 +284,8 @@ async def _streams(base: str, sink: str, folder: Path, cases: list[Case], second
 def streams(*, quick: bool) -> None:
     seconds = 3.0 if quick else 10.0
     cases = [case for case in cases_of(rows_of(PUSHED, BYTES), None) if case.id.endswith("/abstention-0")]
-    rows, p99 = [], []
+    rows: list[tuple[str, ...]] = []
+    p99: list[float] = []
     with bare_server() as base, bare_server() as sink, tempfile.TemporaryDirectory() as folder:
         for name, sent in (("nothing beside them", []), (f"{PUSHED} bodies of 4 MB at a time", cases)):
             own = Path(folder) / str(len(rows))

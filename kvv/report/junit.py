@@ -85,7 +85,7 @@ def _suite(number: int, name: str, items: Iterable[_Item], view: RunView) -> ET.
             "package": "kvv",
             "name": plain(name, 200),
             "timestamp": _timestamp(view.run.started),
-            "hostname": plain(view.endpoint.vendor, 200) or "unknown",
+            "hostname": plain(view.endpoint.vendor, 200).strip() or "unknown",
             "tests": str(len(every)),
             "failures": count["failure"],
             "errors": count["error"],

@@ -139,7 +139,7 @@ def gate_of(gate: Gate, observed: Observed) -> Gated:
     if gate.rule:
         hits = observed.repeated[gate.rule]
     else:
-        hits = sum(verdict.outcome is Outcome.FAIL for _, verdict in observed.repeats)
+        hits = sum(verdict.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE) for _, verdict in observed.repeats)
     n = gate.n * gate.answers
     return Gated(hits=hits, n=n, at_least=gate.at_least, power=float(binom.sf(gate.at_least - 1, n, gate.p)))
 
@@ -150,7 +150,7 @@ def clean_row(setting: str, observed: Observed, stated: Mapping[str, str], fits:
     outcomes = [verdict.outcome for _, verdict in observed.verdicts.values()]
     problems = [f"{case.id}: {verdict.outcome} {verdict.reason}" for case, verdict in _unpassed(observed) if case.id not in covered]
     problems += [f"{rule} ({level})" for rule, _, level in observed.findings if level is not Level.MAY and rule not in covered]
-    problems += [f"{case.id}#{case.sample}: {verdict.reason}" for case, verdict in observed.repeats if verdict.outcome is Outcome.FAIL]
+    problems += [f"{case.id}#{case.sample}: {verdict.reason}" for case, verdict in observed.repeats if verdict.outcome is not Outcome.PASS]
     problems += [observed.stopped] if observed.stopped else []
     return Clean(
         setting=setting,

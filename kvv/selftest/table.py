@@ -35,7 +35,7 @@ class SettingSpec(_Table):
 
 
 class Gate(_Table):
-    """A statistical fault: ``case`` is asked ``n`` times; at least ``at_least`` samples must fail, or answers draw ``rule``.
+    """A statistical fault: ``case`` is asked ``n`` times; at least ``at_least`` samples must not pass, or answers draw ``rule``.
 
     A sample of the case has so many ``answers``; ``p`` is the share of them (of samples, without a rule) that the fault
     spoils: it gives the gate's power. The clean endpoint must show none in as many.

@@ -100,7 +100,8 @@ def test_the_picture_that_a_question_means(request_: ChatRequest, said: str | No
 
 
 @pytest.mark.parametrize(
-    ("shown", "misread"), [("4817", "7184"), ("2", "3"), ("99", "00"), ("red", "green"), ("grey", "red"), ("triangle", "circle"), ("x", "something else")]
+    ("shown", "misread"),
+    [("4817", "7184"), ("2", "3"), ("99", "00"), ("red", "green"), ("grey", "red"), ("triangle", "circle"), ("x", "something else")],
 )
 def test_a_misread_picture_shows_another_value_of_its_kind(shown: str, misread: str) -> None:
     assert sight.answer(asking(image(shown), ASK), misread=True) == misread
