@@ -119,3 +119,9 @@ def test_a_limit_draws_questions_and_data_of_the_users_own_is_asked_whole() -> N
     whole = prepare(configured(suites=["toolcall"], data=["toolcall=fixture"])).plan.suites[0]
     assert (len(few.cases), len(whole.cases)) == (5, 36)
     assert [case.id for case in few.cases] != [case.id for case in whole.cases][:5]
+
+
+def test_the_plan_is_one_line_a_suite(kvv_cli: Any) -> None:
+    ran = kvv_cli("plan", "params", "aime2025", "--data", "aime2025=fixture", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3")
+    assert [line.strip().split(":")[0] for line in ran.out.splitlines()] == ["plan", "params", "aime2025"]
+    assert "about $" in ran.out

@@ -28,7 +28,7 @@ def plan(arguments: argparse.Namespace) -> int:
 
     config = load_config(flags_of(arguments))
     job = prepare(config)
-    print(json.dumps(plan_facts(job), indent=2) if config.json_output else plain(plan_table(job)))
+    print(json.dumps(plan_facts(job), indent=2) if config.json_output else plan_table(job))
     return 0
 
 
@@ -85,7 +85,7 @@ def plan_table(job: Job) -> str:
         tokens = _tokens(item.prompt_tokens + item.completion_tokens)
         lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests, {tokens}{_money(cost)}{_cached(job, item)}{power}")
     lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
-    return "\n".join(lines)
+    return "\n".join(plain(line, 400) for line in lines)
 
 
 def _cached(job: Job, item: PlannedSuite) -> str:

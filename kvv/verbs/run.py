@@ -44,7 +44,7 @@ def _start(config: RunConfig, *, contract_only: bool) -> int:
     if not job.plan.suites:
         raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
     if job.prices is not None and not config.quiet:
-        print(plain(plan_table(job)), file=sys.stderr)
+        print(plan_table(job), file=sys.stderr)
     guard(job)
     check_endpoints(job)
     folder = create_folder(config.out, config.base_url, job.model)
