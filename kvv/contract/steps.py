@@ -369,7 +369,8 @@ def _count(found: Sequence[Assessment], standing: Standing) -> int:
 
 def _crash(found: Assessment) -> str:
     """The kind of crash a verdict may name, or nothing where the standing is no crash of this request."""
-    if found.standing is Standing.SERVER_ERROR:
+    if found.standing is Standing.SERVER_ERROR or found.reason in ("http-502", "http-503", "http-504"):
+        # a gateway's 5xx was retried before it came here: that it stays, between answered controls, is this request's doing
         return "500"
     return {"first-byte-timeout": "hang", "idle-timeout": "hang", "cut": "cut", "reset": "cut"}.get(found.reason, "")
 

@@ -15,6 +15,7 @@ ANSWERS = {
     "refusal": lambda lab: lab.refuses(),
     "html-refusal": lambda lab: lab.status(400),
     "crash": lambda lab: lab.status(500),
+    "bad-gateway": lambda lab: lab.status(502),
     "reset": lambda lab: lab.fails(FaultKind.RESET),
     "closed": lambda lab: lab.fails(FaultKind.CONNECT),
     "busy": lambda lab: lab.refuses(429, kind="rate_limit"),
@@ -74,7 +75,7 @@ def test_another_status_counts_as_a_refusal_only_where_the_case_names_it(play: P
     assert play("refused", "not-found")[:2] == (Outcome.INCONCLUSIVE, "route")
 
 
-@pytest.mark.parametrize(("crash", "reason"), [("crash", "reproducible-500"), ("reset", "reproducible-cut")])
+@pytest.mark.parametrize(("crash", "reason"), [("crash", "reproducible-500"), ("bad-gateway", "reproducible-500"), ("reset", "reproducible-cut")])
 @pytest.mark.parametrize("expect", ["answered", "refused", "either"])
 def test_three_crashes_of_three_between_answered_controls_fail(play: Play, crash: str, reason: str, expect: str) -> None:
     outcome, code, purposes = play(expect, *[crash] * 3)
@@ -155,4 +156,4 @@ def test_every_sequence_of_answers_ends_in_a_verdict_and_pass_or_fail_needs_an_o
     for names in product(ANSWERS, repeat=3):
         outcome, _, _ = play(expect, *names, *["answer"] * 9)
         if outcome in (Outcome.PASS, Outcome.FAIL):
-            assert set(names) & {"answer", "refusal", "html-refusal", "crash", "reset"}, names
+            assert set(names) & {"answer", "refusal", "html-refusal", "crash", "bad-gateway", "reset"}, names
