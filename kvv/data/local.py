@@ -201,13 +201,13 @@ def _cell(text: str, kind: str, where: str) -> Any:
 def _read_parquet(path: Path, spec: DatasetSpec) -> list[Row]:
     """Through pyarrow (which ``datasets`` brings): a list of batches needs no second copy of the whole table, and null stays null.
 
-    Pictures leave the memory batch by batch, hence small ones.
+    Pictures leave the memory batch by batch, hence small ones; pyarrow's own read-ahead would keep every row group it has read.
     """
     arrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     rows: list[Row] = []
     try:
-        with parquet.ParquetFile(path) as source:
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as source:
             for batch in source.iter_batches(batch_size=8 if holds_pictures(spec) else 256):
                 for row in batch.to_pylist():
                     rows.append(shaped(row, spec, f"{path}: row {len(rows) + 1}", path.parent))

@@ -34,6 +34,7 @@ class Eyes:
         self.stage = stage
         self.wrong = wrong
         self.known: dict[str, str] = {}
+        self.drawn = 0
 
     def __call__(self, request: Request) -> Any:
         assert isinstance(request.body, Mapping)
@@ -49,6 +50,9 @@ class Eyes:
 
     def answer(self, content: Any, pictures: list[str]) -> str:
         question = content if isinstance(content, str) else " ".join(part["text"] for part in content if part["type"] == "text")
+        if "random string" in question:
+            self.drawn += self.wrong != "greedy"
+            return f"text{self.drawn}"
         if not pictures or self.wrong == "blind":
             return "ready" if not isinstance(content, list) else "I see no picture."
         if self.wrong == "cache":
@@ -74,11 +78,15 @@ def test_an_endpoint_that_sees_passes_every_case(stage: Any) -> None:
     assert set(verdicts(stage, "").values()) == {Outcome.PASS}
 
 
+def test_an_endpoint_that_is_greedy_beside_a_picture_fails_the_drawn_texts(stage: Any) -> None:
+    assert set(verdicts(stage, "greedy", "vision/sampled").values()) == {Outcome.FAIL}
+
+
 def test_a_blind_endpoint_fails_all_that_must_be_seen(stage: Any) -> None:
     found = verdicts(stage, "blind")
     passing = {name.split("/")[1] for name, outcome in found.items() if outcome is not Outcome.FAIL}
     # these ask for an answer or a refusal, whatever it says
-    assert passing == {"odd-size", "broken", "content-alone"}
+    assert passing == {"odd-size", "broken", "content-alone", "sampled"}
 
 
 @pytest.mark.parametrize(
