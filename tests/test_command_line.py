@@ -154,3 +154,13 @@ def test_what_one_case_was_asked_and_answered_can_be_shown_and_exported(kvv_cli:
     assert json.loads(Path("exported/body.json").read_text())["model"] == "kimi-k3"
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
         assert any(stored.exchange.frames_kept and stored.exchange.frames for stored in store.exchanges(failed, 0))
+
+
+def test_a_fixture_run_that_was_cut_resumes_without_a_count_to_be_equal_to(kvv_cli: Any) -> None:
+    cut = kvv_cli("run", "aime2025", "--samples", "2", "--max-requests", "10")
+    assert cut.code == 5
+    resumed = kvv_cli("resume", str(cut.folder), "--max-requests", "500")
+    row = resumed.row("aime2025")
+    assert (row["n_concluded"], row["value"]) == (24, 1.0)
+    assert row["verdict"] != "fail"
+    assert resumed.code == 3

@@ -221,7 +221,8 @@ def test_a_broken_request_file_is_a_one_line_error(tmp_path: Path, requests: lis
 
 
 @pytest.mark.parametrize(
-    "data", [b"\xff", b"{", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", b"\x1f\x8bdamaged", gzip.compress(b"{}" * 50, mtime=0)[:-9]]
+    "data",
+    [b"\xff", b"{", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", b"\x1f\x8bdamaged", gzip.compress(b"{}" * 50, mtime=0)[:-9]],
 )
 def test_damaged_files_are_one_line_errors(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "results.jsonl"

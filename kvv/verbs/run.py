@@ -96,8 +96,9 @@ def _drive(job: Job, store: Store, folder: Path, *, resumed: bool) -> int:
     try:
         with reference_target(job) as (base_url, counts):
             ending = execute(job, store, base_url, progress_for(job.config), resumed=resumed)
-            if counts is not None and not resumed:
-                store.set_meta("server_counts", counts())
+            if counts is not None:
+                # a new server knows nothing of what an earlier one answered: a resumed run has no count to be equal to
+                store.set_meta("server_counts", None if resumed else counts())
         return finish(job, store, folder, ending)
     finally:
         store.close()
