@@ -7,6 +7,7 @@ import fnmatch
 from collections.abc import Callable, Sequence
 
 from kvv.reference.faults import FAULTS, NOT_SHOWABLE
+from kvv.reference.faults.selection import select
 from kvv.selftest.drive import WINDOW, Observed, Planned, Setting, every_case, observe
 from kvv.selftest.matrix import Clean, Matrix, Row, State, clean_row, judge
 from kvv.selftest.table import FaultSpec, Gate, SettingSpec, Table, Variation
@@ -24,9 +25,10 @@ def run(table: Table, faults: Sequence[str] = (), told: Told | None = None) -> M
     """
     known = {entry.selected: entry for entry in table.variation}
     wanted = [known.get(name) or Variation.model_validate({"as": name}) for name in faults]
-    unknown = [entry.selected for entry in wanted if entry.fault not in FAULTS]
+    unknown = [entry.fault for entry in wanted if entry.fault not in FAULTS]
     if unknown:
         raise ValueError(f"no fault {unknown[0]!r}; `kvv list faults` names them")
+    select(tuple(entry.selected for entry in wanted), FAULTS)  # raises for a variation that there is not
     everything = [*(Variation.model_validate({"as": name}) for name in FAULTS), *table.variation]
     return asyncio.run(_Runner(table, whole=not wanted, told=told or (lambda _: None)).matrix(wanted or everything))
 

@@ -105,7 +105,8 @@ def _summary(matrix: Matrix, seconds: float) -> str:
     problems = sum(len(one.problems) for one in matrix.clean)
     requests = sum(row.requests for row in matrix.rows) + sum(one.requests for one in matrix.clean)
     parts = [f"{counts[State.SEEN]} of {len(matrix.rows) - counts[State.LEGAL]} faults seen in their areas only"]
-    parts += [f"{counts[state]} {state.value.lower()}" for state in (State.UNSEEN, State.ELSEWHERE, State.ERROR, State.GAP, State.LEGAL) if counts[state]]
+    others = (State.UNSEEN, State.ELSEWHERE, State.ERROR, State.GAP, State.LEGAL)
+    parts += [f"{counts[state]} {state.value.lower()}" for state in others if counts[state]]
     parts += [f"{len(matrix.not_showable)} not showable"] if matrix.not_showable else []
     parts += [f"clean endpoint: {f'{problems} problems' if problems else 'no problem'}", f"{requests:,} requests", f"{seconds:.0f} s"]
     return f"selftest {'PASS' if matrix.holds else 'FAIL'}: {'; '.join(parts)}"
