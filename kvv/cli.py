@@ -150,6 +150,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
+        from kvv.store import StoreError
+
+        if isinstance(error, StoreError) and arguments.verb in ("report", "show", "score", "resume"):
+            print(f"kvv {arguments.verb}: RUN: {error}", file=sys.stderr)
+            return EXIT_USAGE
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
         print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
         return EXIT_HARNESS

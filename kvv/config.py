@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kvv.model import Surface
 
@@ -87,9 +88,20 @@ def _concurrency(value: Any) -> Any:
     return value
 
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
+
+
+def _variable_name(value: str) -> str:
+    """A key given in place of a variable's name must not be taken, nor repeated in the message."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError("wants the NAME of an environment variable, not a key")
+    return value
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name)]
 
 
 class RunConfig(BaseModel):
@@ -100,13 +112,13 @@ class RunConfig(BaseModel):
     suites: tuple[str, ...] = ()
     base_url: str | None = None
     model: str | None = None
-    api_key_env: str = "KVV_API_KEY"
+    api_key_env: VariableName = "KVV_API_KEY"
     header_env: Annotated[dict[str, str], BeforeValidator(_pairs)] = {}
     provider: str | None = None
     extra_body: Annotated[dict[str, Any], BeforeValidator(_extra_body)] = {}
     judge_base_url: str | None = None
     judge_model: str | None = None
-    judge_api_key_env: str = "KVV_JUDGE_API_KEY"
+    judge_api_key_env: VariableName = "KVV_JUDGE_API_KEY"
     other_model: str | None = None
 
     profile: str | None = None
@@ -131,8 +143,8 @@ class RunConfig(BaseModel):
     thinking: Literal["on", "off"] | None = None
     think_mode: Literal["none", "kimi", "opensource"] | None = None
     effort: Annotated[tuple[Literal["low", "high", "max"], ...], BeforeValidator(_list)] = ()
-    temperature: float | None = None
-    top_p: float | None = None
+    temperature: Finite | None = None
+    top_p: Finite | None = None
     max_tokens: Annotated[dict[str, Count], BeforeValidator(_max_tokens)] = {}
     stream: bool | None = None
 
@@ -224,9 +236,19 @@ def _check_url(name: str, url: str | None, origin: Mapping[str, str]) -> None:
         port_ok = parts.port is None or parts.port > 0
     except ValueError:
         parts, port_ok = urlsplit(""), False
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
+    blank = any(character <= " " or character == "\x7f" for character in url)
+    if blank or not _host_can_be_asked(parts.hostname or "") or parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
         # the URL itself is not repeated: it may hold a password
         raise ConfigError(f"{_spelled(name, origin)}: wants http(s)://HOST[:PORT]/PATH")
+
+
+def _host_can_be_asked(host: str) -> bool:
+    """Whether a name server could be asked for it (labels of 1 to 63 characters)."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return bool(host)
 
 
 def read_key(name: str, *, required: bool, environ: Mapping[str, str] | None = None) -> str | None:

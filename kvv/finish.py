@@ -59,9 +59,9 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     view = build_view(store)
     for name, render in FILES.items():
         (folder / name).write_text(render(view), "utf-8", newline="\n")
+    say(config, view, folder)
     if config.as_reference:
         write_as_reference(Path(config.as_reference), store, view)
-    say(config, view, folder)
     return view.run.exit_code
 
 

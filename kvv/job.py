@@ -53,6 +53,8 @@ class Job:
 def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     """Everything up to the plan. Raises ConfigError with one line."""
     in_process = config.base_url is None
+    if config.as_reference and (Path(config.as_reference).is_dir() or not Path(config.as_reference).absolute().parent.is_dir()):
+        raise ConfigError(f"--as-reference: {config.as_reference} is no file that can be written")
     model = config.model or (FIXTURE_MODEL if in_process else None)
     if model is None:
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")

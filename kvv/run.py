@@ -160,7 +160,7 @@ class _Runner:
         planned = [item for item in self._planned.values() if item.suite.kind in kinds]
         for item, case in in_order(planned, lambda suite: generator_for(self._job.config.seed, suite)):
             outcome = self._earlier.get((case.id, case.sample))
-            if outcome is not None and outcome is not Outcome.INCONCLUSIVE:
+            if outcome is not None and outcome not in (Outcome.INCONCLUSIVE, Outcome.ERROR):
                 self._note_gate(item, case, outcome)
                 self._progress.resumed(item.suite.id, outcome)
                 continue

@@ -21,6 +21,8 @@ def test_flags_go_over_environment_over_file_over_default(tmp_path: Path) -> Non
     [
         ({"base_url": "ftp://x"}, "--base-url"),
         ({"base_url": "http://user:secret@:bad/v1"}, "--base-url"),
+        ({"base_url": "http://a..b/v1"}, "--base-url"),
+        ({"base_url": "http://a b/v1"}, "--base-url"),
         ({"extra_body": "{"}, "--extra-body"),
         ({"extra_body": "[1]"}, "--extra-body: must be a JSON object"),
         ({"extra_body": "@/nowhere/at/all"}, "--extra-body"),
@@ -79,3 +81,16 @@ def test_keys_are_read_by_name_and_never_shown() -> None:
 )
 def test_loopback_endpoints_are_known(url: str, loopback: bool, tmp_path: Path) -> None:
     assert load_config({"base_url": url}, environ={}, cwd=tmp_path).loopback is loopback
+
+
+@pytest.mark.parametrize("flags", [{"api_key_env": "sk-MyRealSecret-1"}, {"judge_api_key_env": "A=B"}, {"api_key_env": ""}])
+def test_a_key_in_place_of_a_variables_name_is_refused_and_not_repeated(flags: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="NAME of an environment variable") as error:
+        load_config(flags, environ={}, cwd=tmp_path)
+    assert "sk-MyRealSecret" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_sampling_values_are_finite(value: float, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--temperature"):
+        load_config({"temperature": value}, environ={}, cwd=tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
 #: after a decrease the limit rests this long, so that one burst of 429s counts once
@@ -75,7 +75,8 @@ class Limiter:
                 self._running -= 1
                 self._tokens -= tokens
             else:
-                self._waiting.remove(entry)
+                with suppress(ValueError):  # a wake-up between may have dropped the cancelled entry already
+                    self._waiting.remove(entry)
             self._wake()
             raise
 

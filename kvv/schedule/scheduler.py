@@ -407,8 +407,11 @@ class Scheduler:
             received = await self._transport.send(
                 request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=True, deadline=self._budget.remaining_s()
             )
-            self._store.put_exchange(received, request, body, cost=self._budget.count_usage(received.observation))
             found = assess(received.exchange, received.observation)
+            if found.standing is not Standing.ANSWERED:
+                # nobody answered: what is odd about the silence is no verdict on the endpoint
+                received = replace(received, findings=())
+            self._store.put_exchange(received, request, body, cost=self._budget.count_usage(received.observation))
             too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
             if not found.retry or pause is None or too_long or self.stop or self._budget.exceeded():
                 return found

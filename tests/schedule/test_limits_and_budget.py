@@ -51,6 +51,20 @@ def test_a_cancelled_wait_gives_its_place_back() -> None:
     assert asyncio.run(scenario()) == 1
 
 
+def test_a_wait_that_is_cancelled_just_before_a_place_falls_free_ends_as_cancelled() -> None:
+    async def scenario() -> list[object]:
+        limiter = Limiter(fixed=1, max_tokens=100)
+        async with limiter.slot(1):
+            waiting = asyncio.ensure_future(peak(limiter, [1]))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            waiting.cancel()
+        return list(await asyncio.gather(waiting, return_exceptions=True))
+
+    (found,) = asyncio.run(scenario())
+    assert isinstance(found, asyncio.CancelledError)
+
+
 def test_the_limit_grows_only_while_it_is_used_and_halves_under_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(limits, "monotonic", lambda: clock[0])
