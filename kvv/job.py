@@ -20,6 +20,7 @@ from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, se
 from kvv.policy import Policy, PolicyError, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
 from kvv.references import ReferenceError, check_overlap, read_references
+from kvv.sandbox import SandboxError, Workspace, choose
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
 
@@ -34,7 +35,7 @@ DEFAULT_POLICY = "smoke"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target."""
+    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend, where a suite needs one."""
 
     config: RunConfig
     model: str
@@ -44,6 +45,7 @@ class Job:
     plan: Plan
     in_process: bool
     contract_only: bool = False
+    sandbox: str = ""
 
     @property
     def prices(self) -> Prices | None:
@@ -61,6 +63,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     profile, reason = _profile(config, model)
     policy = _policy(config)
     plan, skipped = [], []
+    sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config)
         dataset = None if missing else _dataset(suite, config, named=named, in_process=in_process)
@@ -69,7 +72,13 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         elif missing:
             skipped.append(Skipped(suite=suite.id, reason=missing))
         else:
-            plan.append(_planned(suite, config, profile, model, dataset))
+            planned = _planned(suite, config, profile, model, dataset)
+            if "sandbox" in suite.needs and planned.cases:
+                sandbox, lacking = _sandbox(config, planned, named=named)
+                if lacking:
+                    skipped.append(Skipped(suite=suite.id, reason=lacking))
+                    continue
+            plan.append(planned)
     if config.case and not any(planned.cases for planned in plan):
         raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
     return Job(
@@ -81,6 +90,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile)),
         in_process=in_process,
         contract_only=contract_only,
+        sandbox=sandbox,
     )
 
 
@@ -177,6 +187,16 @@ def _missing_need(suite: Suite, config: RunConfig) -> str:
     if not config.judge_model:
         raise ConfigError("--judge-model: is needed beside --judge-base-url")
     return ""
+
+
+def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[str, str]:
+    """The name of a backend that works here and holds the suite's first case, and why there is none. ConfigError where one was asked for."""
+    try:
+        return choose(config.sandbox, Workspace.of(planned.cases[0].inputs["sandbox"])).name, ""
+    except SandboxError as error:
+        if config.sandbox is not None and named:
+            raise ConfigError(f"--sandbox: {error}") from error
+        return "", f"no sandbox: {error}"
 
 
 def judge_of(config: RunConfig, model: str) -> Judge | None:

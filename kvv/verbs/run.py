@@ -18,6 +18,7 @@ from kvv.record import run_meta
 from kvv.report.text import plain
 from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
 from kvv.runfolder import STORE, create_folder, find_run, read_config, write_config
+from kvv.sandbox import WARNING
 from kvv.store import Store, StoreError
 from kvv.verbs.plan import plan_table
 
@@ -46,6 +47,8 @@ def _start(config: RunConfig, *, contract_only: bool) -> int:
     if job.prices is not None and not config.quiet:
         print(plan_table(job), file=sys.stderr)
     guard(job)
+    if job.sandbox == "none":
+        print(WARNING, file=sys.stderr)
     check_endpoints(job)
     folder = create_folder(config.out, config.base_url, job.model)
     write_config(folder, config)
