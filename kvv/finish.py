@@ -70,12 +70,12 @@ def write_suite_files(store: Store, folder: Path) -> None:
     """What suites have beside the reports, such as predictions that another grader can read."""
     for recorded in recorded_suites(store.meta()):
         pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
-        for name, text in recorded.suite.files(pairs, recorded.context):
+        for name, content in recorded.suite.files(pairs, recorded.context):
             path = (folder / name).resolve()
             if not path.is_relative_to(folder.resolve()):
                 raise ValueError(f"{recorded.suite.id} names a file outside of the run's folder: {name!r:.100}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8", errors="replace", newline="\n")
+            path.write_text(content, "utf-8", errors="replace", newline="\n")
 
 
 def say(config: RunConfig, view: RunView, folder: Path) -> None:
