@@ -17,6 +17,7 @@ from kvv.suite import Context, Dataset, Suite, SuiteKind
 from kvv.suites.swebench import rows
 from kvv.suites.swebench.agent import Trajectory, agent
 from kvv.suites.swebench.grading import Graded, grade, official_report
+from kvv.suites.swebench.harbor import collect, grade_task
 from kvv.suites.swebench.instance import MODES, inputs_of
 
 SOURCE = "https://github.com/SWE-bench/SWE-bench"
@@ -119,7 +120,12 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
     if went.verdict is not None:
         yield Done(verdict=_ended_by_the_endpoint(case, went))
         return
-    graded = yield from grade(case, went.submission)
+    if case.inputs["commits"]:
+        # only commits count, however the agent ended
+        went.submission, failed = yield from collect(case)
+        graded = Graded(reason=failed) if failed else (yield from grade_task(case, went.submission))
+    else:
+        graded = yield from grade(case, went.submission)
     yield Done(verdict=_verdict(case, went, graded))
 
 
@@ -149,22 +155,30 @@ def _ended_by_the_endpoint(case: Case, went: Trajectory) -> Verdict:
 
 def _verdict(case: Case, went: Trajectory, graded: Graded) -> Verdict:
     """An agent that ended without submitting has an empty patch; its exit says why. A time-out under emulation says nothing."""
-    submitted = went.exit == "submitted"
+    submitted = went.exit == "submitted" or case.inputs["commits"]
     reason = graded.reason if submitted else went.exit
-    slow = graded.emulated and graded.reason == "test-timeout"
-    outcome = Outcome.INCONCLUSIVE if slow else Outcome.PASS if graded.resolved else Outcome.FAIL
+    open_reason = _open_reason(graded)
+    undecided = bool(open_reason)
+    outcome = Outcome.INCONCLUSIVE if undecided else Outcome.PASS if graded.resolved else Outcome.FAIL
     return Verdict(
         case=case.id,
         sample=case.sample,
         outcome=outcome,
-        reason="emulated-timeout" if slow else reason,
+        reason=open_reason or reason,
         detail=graded.detail if submitted else f"the agent ended with {went.exit} after {went.turns} steps",
-        values={} if slow else {"resolved": float(graded.resolved), "official_resolved": float(graded.official)},
+        values={} if undecided else {"resolved": float(graded.resolved), "official_resolved": float(graded.official)},
         facts=went.facts() | _facts(case, went, graded),
         evidence=() if graded.resolved or not went.last else (Evidence(exchange=went.last),),
         scorer=SwebenchSuite.version,
         truncated=went.truncated,
     )
+
+
+def _open_reason(graded: Graded) -> str:
+    """Why nothing was found out about the patch, "" where something was."""
+    if graded.emulated and graded.reason == "test-timeout":
+        return "emulated-timeout"
+    return graded.reason if graded.reason == "verifier-crashed" else ""
 
 
 def _facts(case: Case, went: Trajectory, graded: Graded) -> dict[str, Any]:
