@@ -20,7 +20,7 @@ from kvv.outcome import Assessment, Standing, assess
 
 #: crashes needed for a verdict, each followed by an answered control
 CRASHES = 3
-#: a contract request is small: no correct server needs longer to begin its answer
+#: no correct server needs longer to begin its answer to a small request; the transport adds to it by the prompt's length
 FIRST_BYTE_S = 180.0
 #: exchanges that a verdict points at
 _EVIDENCE = 4
