@@ -114,6 +114,12 @@ class Context:
         body |= settings.extra_body
         return {key: value for key, value in body.items() if value is not None}
 
+    def sampling(self) -> dict[str, Any]:
+        """What was sent, for a row's comparability; None is the endpoint's own default."""
+        settings = self.settings
+        sent = {"temperature": settings.temperature, "top_p": settings.top_p, "max_tokens": settings.max_tokens}
+        return {**sent, "stream": settings.stream, "samples": settings.samples}
+
 
 class Suite(ABC):
     """Base of every suite. ``version`` is the scorer's version: raise it when a verdict could change."""
@@ -173,10 +179,11 @@ class Suite(ABC):
 
 
 class SingleTurn(Suite):
-    """One request, one judgement."""
+    """One request, made of the case's ``body``, ``stream`` and ``prompt_tokens``; one judgement."""
 
-    @abstractmethod
-    def request(self, case: Case) -> Request: ...
+    def request(self, case: Case) -> Request:
+        inputs = case.inputs
+        return Request(body=inputs["body"], stream=inputs["stream"], expect_prompt_tokens=inputs.get("prompt_tokens", 0))
 
     @abstractmethod
     def judge(self, case: Case, answered: Answered) -> Verdict:

@@ -98,7 +98,7 @@ def _row(mean: MeanTally, group: GroupTally, name: str, tally: Tally, facts: Map
 
 def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
-    dataset, settings = context.dataset, context.settings
+    dataset = context.dataset
     cut = "none: no tokeniser, or all fits" if not tally.cut else f"whole messages from the front, {len(tally.cut)} conversations cut"
     return {
         "data_revision": dataset.revision if dataset else None,
@@ -106,13 +106,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "size": ", ".join(sorted(tally.sizes)),
         "prompt": "the whole conversation as chat messages, markers left in, then the question as it is; the official code puts a note before it",
         "truncation": cut + ("; conversations that may not fit were not counted (--tokenizer)" if tally.uncounted else ""),
-        "sampling": {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "max_tokens": settings.max_tokens,
-            "stream": settings.stream,
-            "samples": settings.samples,
-        },
+        "sampling": context.sampling(),
         "preset": context.preset,
         "judge": "as recorded" if tally.recorded else [dict(judge) for judge in tally.judges],
         "judge_prompt": "as recorded" if tally.recorded else "our own words on the official scale 0, 0.5, 1; not the official text",

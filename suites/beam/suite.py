@@ -26,9 +26,6 @@ REQUIREMENT = "The answer to a question about a long conversation fulfils what i
 
 SIZES = ("100K", "500K", "1M", "10M")
 
-#: remarks of an importer on a line without an answer
-IMPORT_REASONS = ("missing-result", "recorded-failure")
-
 #: reasons after which the model's answer stands and only the judge is asked again
 JUDGE_REASONS = frozenset({"judge-failed", "judge-unparsable", "judge-off-scale"})
 
@@ -66,7 +63,7 @@ class BeamSuite(Suite):
         answered = _replies(history[0])[0]
         refused = unanswered(case, answered)
         if refused is not None:
-            return Done(verdict=_not_our_fault(case, answered, refused))
+            return Done(verdict=_in_its_room(case, refused))
         answer = answered.observation.answer
         if "recorded" in inputs:
             return Done(verdict=_recorded(case, answered))
@@ -165,11 +162,8 @@ def _replies(reply: Any) -> tuple[Answered, ...]:
     return reply
 
 
-def _not_our_fault(case: Case, answered: Answered, verdict: Verdict) -> Verdict:
-    """A refusal of a prompt that may not fit is no refusal of a valid request; an imported failure keeps the importer's reason."""
-    for reason in IMPORT_REASONS:
-        if reason in answered.observation.deviations:
-            return replace(verdict, reason=reason)
+def _in_its_room(case: Case, verdict: Verdict) -> Verdict:
+    """A refusal of a prompt that may not fit is no refusal of a valid request."""
     room = case.inputs.get("room", "fits")
     if verdict.outcome is not Outcome.FAIL or room == "fits":
         return verdict
