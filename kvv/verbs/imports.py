@@ -39,7 +39,6 @@ def import_results(arguments: argparse.Namespace) -> int:
     config = load_config(_flags(arguments), environ={})
     job = _job(config, imported, config.model or imported.model)
     folder = create_folder(config.out, None, job.model)
-    write_config(folder, config)
     source = Path(arguments.file).name
     meta = {**run_meta(job, folder.name, __version__), "base_url": f"recorded results: {source}", "vendor": "imported", "imported": arguments.tool}
     store = Store.create(folder / STORE, meta)
@@ -50,6 +49,7 @@ def import_results(arguments: argparse.Namespace) -> int:
             store.put_event("import-note", {"note": note})
         asyncio.run(_judge_all(store, item, imported))
         record_ending(store, Ending())
+        write_config(folder, config)
         return write_reports(config, store, folder)
     finally:
         store.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,20 @@ def _start(config: RunConfig, *, contract_only: bool) -> int:
         print(plan_table(job), file=sys.stderr)
     guard(job)
     check_endpoints(job)
-    folder = create_folder(config.out, config.base_url, job.model)
-    write_config(folder, config)
-    store = Store.create(folder / STORE, run_meta(job, folder.name, __version__))
-    _put_plan(job, store)
+    store, folder = _begin(job)
     return _drive(job, store, folder, resumed=False)
+
+
+def _begin(job: Job) -> tuple[Store, Path]:
+    """The run's folder with its store and plan, which becomes a run that can be found once all of it is there."""
+    folder = create_folder(job.config.out, job.config.base_url, job.model)
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        store = undo.enter_context(Store.create(folder / STORE, run_meta(job, folder.name, __version__)))
+        _put_plan(job, store)
+        write_config(folder, job.config)
+        undo.pop_all()
+    return store, folder
 
 
 def resume(arguments: argparse.Namespace) -> int:
@@ -83,9 +94,6 @@ def _put_plan(job: Job, store: Store) -> None:
 def _same_plan(job: Job, store: Store) -> None:
     """Resuming must ask the same questions: data, suites and cases have to match what the run began with."""
     known = {case.id for case, _ in store.cases()}
-    if not known:  # killed before the plan was written
-        _put_plan(job, store)
-        return
     planned = {case.id for item in job.plan.suites for case in item.cases}
     if known != planned:
         raise ConfigError(f"RUN: its {len(known)} cases are not the {len(planned)} that the same options give now: data, profile or version changed")
