@@ -88,10 +88,10 @@ def read_config(folder: Path) -> RunConfig:
         return RunConfig.model_validate(tomllib.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         raise ConfigError(f"RUN: {folder} holds no {CONFIG}: this is no run folder") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"RUN: {path}: {error}") from error
     except ValidationError as error:
         raise ConfigError(f"RUN: {path}: {error.errors()[0]['msg']}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"RUN: {path}: {error}") from error
 
 
 def runs_under(out: str | Path) -> list[Path]:

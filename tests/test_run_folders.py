@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import kvv.verbs.run
+import kvv.verbs.drive
 from kvv.config import ConfigError, RunConfig
 from kvv.runfolder import CONFIG, STORE, find_run, runs_under, write_config
 from kvv.store import Store, StoreError
@@ -72,7 +72,7 @@ def test_a_run_can_be_found_only_when_its_store_holds_the_whole_plan(kvv_cli: An
             assert store.meta()["model"] == "kimi-k3"
         write_config(folder, config)
 
-    monkeypatch.setattr(kvv.verbs.run, "write_config", watched)
+    monkeypatch.setattr(kvv.verbs.drive, "write_config", watched)
     assert kvv_cli("run", "aime2025", "--limit", "3").code in (0, 3)
     assert held == [3]
 
@@ -81,7 +81,7 @@ def test_a_start_that_fails_leaves_no_folder(kvv_cli: Any, monkeypatch: pytest.M
     def full(job: object, store: object) -> None:
         raise StoreError("no space left")
 
-    monkeypatch.setattr(kvv.verbs.run, "_put_plan", full)
+    monkeypatch.setattr(kvv.verbs.drive, "_put_plan", full)
     ran = kvv_cli("run", "aime2025", "--limit", "1")
     assert ran.code in (2, 4)
     assert list((tmp_path / "out").iterdir()) == []

@@ -15,7 +15,7 @@ from kvv.config import ConfigError, RunConfig
 from kvv.curl import curl_line
 from kvv.finish import FORMATS, write_reports
 from kvv.model import Case, Verdict
-from kvv.report.text import plain
+from kvv.report.escape import plain
 from kvv.report.view import CheckRow
 from kvv.rescore import rescore
 from kvv.runfolder import STORE, find_run, read_config

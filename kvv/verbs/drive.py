@@ -1,0 +1,102 @@
+"""From a configuration to a run's exit code: begin or reopen its folder, drive it, finish it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from kvv import __version__
+from kvv.config import ConfigError, RunConfig
+from kvv.finish import finish
+from kvv.job import Job, guard, prepare
+from kvv.progress import LiveProgress, PlainProgress
+from kvv.record import run_meta
+from kvv.report.escape import plain
+from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
+from kvv.runfolder import STORE, create_folder, write_config
+from kvv.store import Store, StoreError
+from kvv.verbs.plan import plan_table
+
+
+def start(config: RunConfig, *, contract_only: bool) -> int:
+    job = prepare(config, contract_only=contract_only)
+    _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
+    if not job.plan.suites:
+        raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
+    if job.prices is not None and not config.quiet:
+        print(plan_table(job), file=sys.stderr)
+    guard(job)
+    check_endpoints(job)
+    store, folder = _begin(job)
+    return _drive(job, store, folder, resumed=False)
+
+
+def _begin(job: Job) -> tuple[Store, Path]:
+    """The run's folder with its store and plan, which becomes a run that can be found once all of it is there."""
+    folder = create_folder(job.config.out, job.config.base_url, job.model)
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        store = undo.enter_context(Store.create(folder / STORE, run_meta(job, folder.name, __version__)))
+        _put_plan(job, store)
+        write_config(folder, job.config)
+        undo.pop_all()
+    return store, folder
+
+
+def go_on(folder: Path, config: RunConfig) -> int:
+    """Continues a stored run."""
+    try:
+        store = Store.open(folder / STORE)
+    except StoreError as error:
+        raise ConfigError(f"RUN: {error}") from error
+    try:
+        job = prepare(config, contract_only=bool(store.meta().get("contract_only")))
+        _same_plan(job, store)
+    except ConfigError:
+        store.close()
+        raise
+    return _drive(job, store, folder, resumed=True)
+
+
+def _put_plan(job: Job, store: Store) -> None:
+    """The plan is durable before the first request."""
+    for planned in job.plan.suites:
+        store.put_cases(planned.cases, planned.samples)
+    store.flush()
+
+
+def _same_plan(job: Job, store: Store) -> None:
+    """Resuming must ask the same questions: data, suites and cases have to match what the run began with."""
+    known = {case.id for case, _ in store.cases()}
+    planned = {case.id for item in job.plan.suites for case in item.cases}
+    if known != planned:
+        raise ConfigError(f"RUN: its {len(known)} cases are not the {len(planned)} that the same options give now: data, profile or version changed")
+
+
+def _drive(job: Job, store: Store, folder: Path, *, resumed: bool) -> int:
+    ending = Ending()
+    try:
+        with reference_target(job) as (base_url, counts):
+            ending = execute(job, store, base_url, progress_for(job.config), resumed=resumed)
+            if counts is not None:
+                # a new server knows nothing of what an earlier one answered: a resumed run has no count to be equal to
+                store.set_meta("server_counts", None if resumed else counts())
+        return finish(job, store, folder, ending)
+    finally:
+        store.close()
+
+
+def progress_for(config: RunConfig) -> ProgressFactory:
+    console = Console(stderr=True)
+    if console.is_terminal and not config.quiet and not config.json_output:
+        return lambda planned, budget: LiveProgress(planned, budget, console=console)
+    return lambda planned, budget: PlainProgress(planned, budget, quiet=bool(config.quiet))
+
+
+def _say(config: RunConfig, text: str) -> None:
+    if not config.quiet:
+        print(plain(text), file=sys.stderr)
