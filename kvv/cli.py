@@ -51,8 +51,9 @@ def build_parser() -> Parser:
     report.add_argument("--format", default="text", metavar="F[,F...]", help=f"{', '.join(REPORT_FORMATS)} (default: text)")
     report.add_argument("--to", metavar="DIR", help="write files there instead of printing")
     add_output_options(report)
-    show = verbs.add_parser("show", help="one case: requirement, request, answer, expected value")
-    show.add_argument("case", metavar="CASE", help="a case id, with #SAMPLE for a repeat")
+    show = verbs.add_parser("show", help="one case: requirement, request, answer, expected value; or what a wire rule objected to")
+    show.add_argument("case", nargs="?", metavar="CASE", help="a case id, with #SAMPLE for a repeat; with --rule, the run")
+    show.add_argument("--rule", metavar="RULE", help="instead of a case: every finding of this wire rule (or pattern), with its frames' bytes")
     show.add_argument("--run", default="last", metavar="RUN", help="the run's folder or name (default: the newest)")
     show.add_argument("--export", metavar="DIR", help="write body.json, the raw response, a curl line and an issue text there")
     add_output_options(show)
@@ -146,8 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _termination_interrupts():
         try:
             return _main(argv)
-        except KeyboardInterrupt:
-            print("kvv: interrupted", file=sys.stderr)
+        except KeyboardInterrupt as interruption:
+            print(f"kvv: {interruption or 'interrupted'}", file=sys.stderr)
             return EXIT_INTERRUPTED
 
 
@@ -164,11 +165,11 @@ def _main(argv: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
-        from kvv.store import StoreError
+        from kvv.store import WriteError
 
-        if isinstance(error, StoreError) and arguments.verb in ("report", "show", "score", "resume"):
-            print(f"kvv {arguments.verb}: RUN: {error}", file=sys.stderr)
-            return EXIT_USAGE
+        if isinstance(error, WriteError):
+            print(_without_secrets(f"kvv {arguments.verb}: {error}", arguments), file=sys.stderr)
+            return EXIT_HARNESS
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
         print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
         return EXIT_HARNESS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -14,12 +15,15 @@ from kvv.config import ConfigError, RunConfig
 from kvv.finish import finish
 from kvv.job import Job, guard, prepare
 from kvv.progress import LiveProgress, PlainProgress
-from kvv.record import run_meta
+from kvv.record import check_meta, run_meta
 from kvv.report.escape import plain
 from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
 from kvv.runfolder import STORE, create_folder, write_config
-from kvv.store import Store, StoreError
+from kvv.store import Store, StoreError, WriteError
 from kvv.verbs.plan import plan_table
+
+#: budgets that a resumed run finds used up
+SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
 
 
 def start(config: RunConfig, *, contract_only: bool) -> int:
@@ -40,26 +44,37 @@ def _begin(job: Job) -> tuple[Store, Path]:
     folder = create_folder(job.config.out, job.config.base_url, job.model)
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        store = undo.enter_context(Store.create(folder / STORE, run_meta(job, folder.name, __version__)))
-        _put_plan(job, store)
+        try:
+            store = Store.create(folder / STORE, run_meta(job, folder.name, __version__))
+            undo.push(lambda *raised: _abandon(store))
+            _put_plan(job, store)
+        except StoreError as error:
+            raise ConfigError(f"--out: {error}") from error
         write_config(folder, job.config)
         undo.pop_all()
     return store, folder
 
 
+def _abandon(store: Store) -> None:
+    """What could not be written before cannot be written now: the first error has said it."""
+    with suppress(StoreError):
+        store.close()
+
+
 def go_on(folder: Path, config: RunConfig) -> int:
-    """Continues a stored run."""
+    """Continues a stored run. ConfigError for a store that is damaged, locked, or was made of other questions."""
     try:
-        store = Store.open(folder / STORE)
+        with ExitStack() as undo:
+            store = undo.enter_context(Store.open(folder / STORE))
+            meta = check_meta(store)
+            job = prepare(config, contract_only=bool(meta["contract_only"]))
+            _same_plan(job, store)
+            undo.pop_all()
+        return _drive(job, store, folder, resumed=True)
+    except WriteError:
+        raise
     except StoreError as error:
         raise ConfigError(f"RUN: {error}") from error
-    try:
-        job = prepare(config, contract_only=bool(store.meta().get("contract_only")))
-        _same_plan(job, store)
-    except ConfigError:
-        store.close()
-        raise
-    return _drive(job, store, folder, resumed=True)
 
 
 def _put_plan(job: Job, store: Store) -> None:
@@ -78,16 +93,53 @@ def _same_plan(job: Job, store: Store) -> None:
 
 
 def _drive(job: Job, store: Store, folder: Path, *, resumed: bool) -> int:
-    ending = Ending()
+    """Runs, finishes, and says how to go on where something was left open."""
     try:
-        with reference_target(job) as (base_url, counts):
+        with store:
+            ending = _executed(job, store, resumed=resumed)
+            code = finish(job, store, folder, ending)
+    except WriteError as error:
+        raise WriteError(f"{error}; what was answered before is kept: free some space, then continue with: {continuation(folder)}") from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; continue with: {continuation(folder)}") from None
+    if ending.stop:
+        _tell(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_larger(ending.stop.reason)}")
+    return code
+
+
+def _larger(reason: str) -> str:
+    """A bound on requests, tokens or money counts the earlier part of the run too; a deadline begins anew."""
+    return f" --{reason} MORE" if reason in SPENT_REASONS else ""
+
+
+def _executed(job: Job, store: Store, *, resumed: bool) -> Ending:
+    with reference_target(job) as (base_url, counts):
+        try:
             ending = execute(job, store, base_url, progress_for(job.config), resumed=resumed)
-            if counts is not None:
-                # a new server knows nothing of what an earlier one answered: a resumed run has no count to be equal to
-                store.set_meta("server_counts", None if resumed else counts())
-        return finish(job, store, folder, ending)
-    finally:
-        store.close()
+        except ExceptionGroup as group:
+            # many tasks meet one broken store: one of their errors says it all
+            if (broken := group.subgroup(StoreError)) is None:
+                raise
+            raise _first(broken) from group
+        if counts is not None:
+            # a new server knows nothing of what an earlier one answered: a resumed run has no count to be equal to
+            store.set_meta("server_counts", None if resumed else counts())
+    return ending
+
+
+def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def continuation(folder: Path) -> str:
+    """The command that goes on with a run, as a shell takes it."""
+    return f"kvv resume {shlex.quote(str(folder))}"
+
+
+def _tell(text: str) -> None:
+    """Said even under -q: without it the user does not know what to do next."""
+    print(plain(f"kvv: {text}", 1_000), file=sys.stderr, flush=True)
 
 
 def progress_for(config: RunConfig) -> ProgressFactory:
