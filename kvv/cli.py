@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _main(argv)
         except KeyboardInterrupt as interruption:
-            print(f"kvv: {interruption or 'interrupted'}", file=sys.stderr)
+            print(f"kvv: {str(interruption) or 'interrupted'}", file=sys.stderr)
             return EXIT_INTERRUPTED
 
 
