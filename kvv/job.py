@@ -178,7 +178,33 @@ def _selected(config: RunConfig, profile: Profile, *, contract_only: bool) -> li
     for name in (*config.data, *(suite for suite in config.max_tokens if suite)):
         if name not in known:
             raise ConfigError(f"--data or --max-tokens: no suite {name!r}; known: {', '.join(known)}")
+    _check_variants(config.variant or "", [suite for suite, _ in suites])
     return suites
+
+
+def _check_variants(text: str, suites: Sequence[Suite]) -> None:
+    """A variant that no suite takes would be asked for in vain."""
+    if "=" not in text:
+        if text and not any(_takes(suite, text) for suite in suites):
+            raise ConfigError(f"--variant: no suite of this run has a variant {text!r:.60}; suites with variants: {', '.join(_with_variants())}")
+        return
+    for name, sign, value in (part.partition("=") for part in text.split(",")):
+        name, value = name.strip(), value.strip()
+        if not sign or not value or name not in _with_variants():
+            raise ConfigError(f"--variant: wants V or SUITE=V[,SUITE=V], SUITE one of {', '.join(_with_variants())}; got {text!r:.80}")
+        if not _takes(load_suite(name), value):
+            raise ConfigError(f"--variant: {name} has no variant {value!r:.60}")
+
+
+def _takes(suite: Suite, variant: str) -> bool:
+    try:
+        return bool(suite.data_variant(variant))
+    except ValueError as error:
+        raise ConfigError(f"--variant: {error}") from error
+
+
+def _with_variants() -> list[str]:
+    return [name for name in suite_ids() if type(load_suite(name)).data_variant is not Suite.data_variant]
 
 
 def _missing_need(suite: Suite, config: RunConfig) -> str:

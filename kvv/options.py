@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from kvv.config import SURFACES, TIERS
+from kvv.usage import SURFACES, TIERS
 
 
 class Parser(argparse.ArgumentParser):

@@ -16,7 +16,7 @@ from typing import Any
 from kvv.config import ConfigError, load_config
 from kvv.job import Job, prepare
 from kvv.plan import PlannedSuite, cost_of
-from kvv.report.text import plain
+from kvv.report.escape import plain
 from kvv.stats.power import binary_design
 from kvv.stats.power import detectable as detectable_loss
 from kvv.suite import SuiteKind
