@@ -76,6 +76,12 @@ class Asked:
     def ascii_only(self) -> bool:
         return all(part.isascii() and b"\\u" not in part for part in self._request_parts())
 
+    @property
+    def shows_letters(self) -> bool:
+        """Whether the request shows letters beyond ASCII as they are, none of them escaped."""
+        parts = self._request_parts()
+        return any(not part.isascii() for part in parts) and not any(b"\\u" in part for part in parts)
+
     def _request_parts(self) -> tuple[bytes, ...]:
         if self._parts is None:
             try:

@@ -46,11 +46,11 @@ LOOP_TIMES, LOOP_CHARACTERS = 4, 600
 _LOOP_WINDOW = 8_000
 #: characters looked at, and the share of one of them that makes junk
 _JUNK_WINDOW, _JUNK_SHARE = 20_000, 0.6
-#: three classes of the lowest bytes of characters, blanks left out, about as full as each other in any writing
+#: three classes of the lowest bytes of characters, about as full as each other in any writing; no blank of Unicode has any of these bytes
 _CLASSES = (
-    b"ehrlmwpbzEHRLMWPBZ0369.-" + bytes(range(128, 170)),
-    b"tnsduyfkxTNSDUYFKX147,:/" + bytes(range(170, 213)),
-    b"aoigcvjqAOIGCVJQ258\"'()[]{}" + bytes(range(213, 256)),
+    b"ehrlmwpbzEHRLMWPBZ0369.-" + bytes(range(161, 193)),
+    b"tnsduyfkxTNSDUYFKX147,:[]" + bytes(range(193, 225)),
+    b"aoigcvjqAOIGCVJQ258\"'{}" + bytes(range(225, 256)),
 )
 _BREAK = re.compile(r"(?:,|\(|\b(?:the|a|an|and|or|of|to|in|with|for|that|is))\s*$")
 _MIXED = re.compile(r"[A-Za-z]{2}[\u4e00-\u9fff]{1,3}[A-Za-z]{2}")

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvv.profile import load_profile
-from kvv.rules.heuristics import mostly_of
+from kvv.rules.heuristics import _CLASSES, mostly_of
 from kvv.rules.texts import _compiled
 
 PROFILES = ("kimi-k3", "kimi-k2.6", "qwen3", "deepseek-v3.2", "glm-4.6", "minimax-m2", "gpt-oss")
@@ -77,6 +77,12 @@ def _counted(text: str) -> str:
     return common if letters.count(common) > len(letters) * 0.6 and not common.isdecimal() else ""
 
 
+def test_no_blank_is_counted_among_the_letters() -> None:
+    blanks = {ord(blank) & 0xFF for blank in map(chr, range(0x110000)) if blank.isspace()}
+    assert not blanks & {byte for members in _CLASSES for byte in members}
+    assert sum(map(len, _CLASSES)) == len({byte for members in _CLASSES for byte in members}), "a character is in one class only"
+
+
 @given(st.lists(st.tuples(st.characters(), st.integers(1, 60)), max_size=12).map(lambda runs: "".join(c * n for c, n in runs)))
 @example("!" * 61 + "abcdefghij" * 4)
 @example("!" * 60 + "abcdefghij" * 4)
@@ -84,6 +90,8 @@ def _counted(text: str) -> str:
 @example("\U0001f600" * 90 + "ab" * 20)
 @example("\ud800" * 50)
 @example("7" * 100)
+@example("0" * 15 + "A" * 25 + "\x85" * 2)
+@example("A" * 25 + "b" * 15 + "\u2028" * 30)
 def test_junk_is_told_as_if_every_character_were_counted(text: str) -> None:
     assert mostly_of(text) == _counted(text)
 
