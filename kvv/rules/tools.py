@@ -73,7 +73,7 @@ RULES = (
     _rule(
         id="tools/arguments-escaped", level=SHOULD, kind=DIFFERS, causes=("B42",),
         source="https://github.com/vllm-project/vllm/pull/46308; RFC 8259 section 7 calls both forms equal",
-        requirement="Arguments SHOULD carry letters as they are, not as \\u escapes: sent back as history they cost tokens and teach the model to escape.",
+        requirement="Arguments SHOULD carry letters as they are, not as \\u escapes: those cost tokens when they come back as history.",
     ),
     _rule(
         id="tools/known-name", level=SHOULD, kind=DIFFERS, causes=("B37", "B54"), source=KVV,
@@ -267,7 +267,8 @@ class Tools:
         # halves of a surrogate pair stand for letters or pictures; signs that nobody can see are escaped with good reason
         shown = sum(not unit.isascii() and (unit.isprintable() or "\ud800" <= unit <= "\udfff") for unit in units)
         if shown:
-            self._sink.hit("tools/arguments-escaped", frame, f"{shown} characters in the arguments of {call.name!r:.80} are escaped", excerpt=text[:400])
+            message = f"{shown} characters in the arguments of {call.name!r:.80} are escaped"
+            self._sink.hit("tools/arguments-escaped", frame, message, excerpt=text[:400])
 
     def _counts(self, track: ChoiceTrack, calls: tuple[ToolCall, ...], names: Mapping[str, bool] | None, whole: bool) -> None:
         asked, hit = self._context.asked, self._sink.hit
