@@ -86,7 +86,14 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> None:
         for pair in PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
     )
     digests = {entry["id"]: entry["dataset"]["sha256"] for entry in meta["suites"] if entry["dataset"]}
-    header = Header(model=meta["model"], run_id=view.run.run_id, created=view.run.finished, source=meta["base_url"], data_sha256=digests)
+    header = Header(
+        model=meta["model"],
+        run_id=view.run.run_id,
+        created=view.run.finished,
+        source=meta["base_url"],
+        source_sha256=meta.get("source_sha256", ""),
+        data_sha256=digests,
+    )
     try:
         write_reference(path, header, pairs)
     except OSError as error:

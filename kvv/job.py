@@ -17,9 +17,9 @@ from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
 from kvv.model import Request
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, variant_for
-from kvv.policy import Policy, PolicyError, load_policy, parse_policy, policy_ids
+from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
-from kvv.references import ReferenceError, check_overlap, read_references
+from kvv.references import ReferenceError, ReferenceFile, check_overlap, read_reference
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
 
@@ -29,7 +29,8 @@ FIXTURE_MODEL = "kimi-k3"
 JUDGE_TEMPERATURE, JUDGE_MAX_TOKENS = 0.3, 16_384
 #: the value of --data that asks for the shipped fixtures
 FIXTURE = "fixture"
-DEFAULT_POLICY = "smoke"
+#: the policy that judges a tier, where none is named
+TIER_POLICIES = {"smoke": "smoke", "nightly": "nightly", "full": "release"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,8 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     if model is None:
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
     profile, reason = _profile(config, model)
-    policy = _policy(config)
+    policy = _policy(config, contract_only=contract_only)
+    _check_references(config)
     plan, skipped = [], []
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config)
@@ -70,8 +72,11 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
             skipped.append(Skipped(suite=suite.id, reason=missing))
         else:
             plan.append(_planned(suite, config, profile, model, dataset))
-    if config.case and not any(planned.cases for planned in plan):
-        raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
+    if config.case:
+        # suites without a chosen case were not asked for
+        plan = [planned for planned in plan if planned.cases]
+        if not plan:
+            raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
     return Job(
         config=config,
         model=model,
@@ -87,13 +92,14 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
 def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Dataset) -> Job:
     """A job of one suite over rows that are at hand already (imported results); nothing of it is sent."""
     profile, reason = _profile(config, model)
+    _check_references(config)
     planned = _planned(load_suite(suite_id), config, profile, model, dataset)
     return Job(
         config=config,
         model=model,
         profile=profile,
         profile_reason=reason,
-        policy=_policy(config),
+        policy=_policy(config, contract_only=False),
         plan=Plan(suites=[planned], skipped=[], prices=None),
         in_process=False,
     )
@@ -102,6 +108,8 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
 def guard(job: Job) -> None:
     """A run that may cost much wants the user's word first."""
     plan, config = job.plan, job.config
+    if config.max_cost is not None and plan.prices is None and not job.in_process:
+        raise ConfigError(f"--max-cost: no price of {job.model} is known, so that the bound could not be kept; name --price-in and --price-out")
     tokens = plan.prompt_tokens + plan.completion_tokens
     if config.yes or config.max_cost is not None or job.in_process:
         return
@@ -133,15 +141,20 @@ def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
         raise ConfigError(f"--profile: {error}") from error
 
 
-def _policy(config: RunConfig) -> Policy:
-    """A shipped policy by name, or a file by path; without --policy the one that requires nothing."""
-    name = config.policy or DEFAULT_POLICY
+def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
+    """A shipped policy by name, or a file by path; without --policy the tier's own.
+
+    Suites or cases named by the user, and ``kvv check``, are judged by the tier's margins, but nothing else is required beside them.
+    """
+    name = config.policy or TIER_POLICIES[config.tier or "smoke"]
     try:
         policy = load_policy(name) if name in policy_ids() else parse_policy(Path(name).read_text("utf-8"), name)
     except PolicyError as error:
         raise ConfigError(f"--policy: {error}") from error
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError, ValueError):
         raise ConfigError(f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}") from None
+    if config.policy is None and (config.suites or config.case or contract_only) and policy.required != Required():
+        policy = policy.model_copy(update={"name": f"{policy.name}-in-part", "required": Required()})
     return policy.model_copy(update={"strict": True}) if config.strict else policy
 
 
@@ -269,10 +282,25 @@ def _references(suite: Suite, config: RunConfig, dataset: Dataset | None) -> Seq
 
 
 def _reference(path: Path, suite: str) -> ReferenceRun | None:
+    return _reference_file(path).runs.get(suite)
+
+
+def _reference_file(path: Path) -> ReferenceFile:
     try:
-        return read_references(path).get(suite)
+        return read_reference(path)
     except ReferenceError as error:
         raise ConfigError(f"--reference: {error}") from error
+
+
+def _check_references(config: RunConfig) -> None:
+    """One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks worse."""
+    seen: list[tuple[str, ReferenceFile]] = []
+    for name in config.reference:
+        found = _reference_file(Path(name))
+        for earlier, other in seen:
+            if found.header.same_run(other.header):
+                raise ConfigError(f"--reference: {earlier} and {name} hold the same run; an official run counts once")
+        seen.append((name, found))
 
 
 def _prices(config: RunConfig, profile: Profile) -> Prices | None:

@@ -18,6 +18,8 @@ from kvv.suite import Context, Settings, Suite, SuiteKind
 
 #: characters per token, for estimates only
 CHARS_PER_TOKEN = 3.5
+#: a picture sent as a data URL, for estimates only
+PICTURE_TOKENS = 300
 #: what a contract request uses, prompt and completion, for estimates only
 CONTRACT_COMPLETION_TOKENS = 64
 
@@ -189,9 +191,10 @@ def plan_suite(
     if limit is not None and len(cases) > limit and suite.kind is SuiteKind.BENCHMARK:
         cases = permuted(cases, generator)[:limit]
     samples = {case.id: suite.samples(case, context) for case in cases}
-    prompt = sum(_prompt_tokens(case) * samples[case.id] for case in cases)
+    prompt = sum(_prompt_tokens(suite, case) * samples[case.id] for case in cases)
     per_answer = context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS
-    completion = sum(samples.values()) * per_answer
+    answers = sum(samples.values()) if suite.kind is SuiteKind.BENCHMARK else sum(int(case.inputs.get("requests", 1)) for case in cases)
+    completion = answers * per_answer
     return PlannedSuite(
         suite=suite,
         context=context,
@@ -219,12 +222,11 @@ def _wanted(case: Case, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatch.fnmatchcase(case.id, glob) for glob in globs)
 
 
-def _prompt_tokens(case: Case) -> int:
-    """What the suite itself counted or estimated (``inputs["tokens"]``), else by the characters."""
+def _prompt_tokens(suite: Suite, case: Case) -> int:
+    """What the suite itself counted or estimated (``inputs["tokens"]``), else by the characters it will send."""
     if "tokens" in case.inputs:
         return int(case.inputs["tokens"]["prompt"])
-    body = case.inputs.get("body")
-    return int(_characters(body) / CHARS_PER_TOKEN) if body is not None else 0
+    return int(sum(_characters(body) for body in suite.bodies(case) if body is not None) / CHARS_PER_TOKEN)
 
 
 def _characters(value: Any) -> int:
@@ -233,7 +235,7 @@ def _characters(value: Any) -> int:
     if isinstance(value, Picture):
         return int(value.tokens * CHARS_PER_TOKEN)
     if isinstance(value, str):
-        return len(value)
+        return int(PICTURE_TOKENS * CHARS_PER_TOKEN) if value.startswith("data:image/") else len(value)
     if isinstance(value, Mapping):
         return sum(len(key) + _characters(item) for key, item in value.items())
     if isinstance(value, (list, tuple)):

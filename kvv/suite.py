@@ -151,6 +151,10 @@ class Suite(ABC):
         """How often this case is asked."""
         return context.settings.samples
 
+    def bodies(self, case: Case) -> Iterable[Any]:
+        """What the case will send, as far as it is known beforehand: the plan's estimate of prompt tokens is made from it."""
+        return (case.inputs.get("body"),)
+
     @abstractmethod
     def step(self, case: Case, history: History) -> Step:
         """The next thing to do, given every reply so far. Pure: replay calls it with stored replies."""

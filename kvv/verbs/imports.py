@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,14 @@ def import_results(arguments: argparse.Namespace) -> int:
     job = _job(config, imported, config.model or imported.model)
     folder = create_folder(config.out, None, job.model)
     write_config(folder, config)
-    source = Path(arguments.file).name
-    meta = {**run_meta(job, folder.name, __version__), "base_url": f"recorded results: {source}", "vendor": "imported", "imported": arguments.tool}
+    source = Path(arguments.file)
+    meta = {
+        **run_meta(job, folder.name, __version__),
+        "base_url": f"recorded results: {source.name}",
+        "vendor": "imported",
+        "imported": arguments.tool,
+        "source_sha256": sha256(source.read_bytes()).hexdigest(),
+    }
     store = Store.create(folder / STORE, meta)
     try:
         item = job.plan.suites[0]

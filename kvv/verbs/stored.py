@@ -19,7 +19,7 @@ from kvv.report.text import plain
 from kvv.report.view import CheckRow
 from kvv.rescore import rescore
 from kvv.runfolder import STORE, find_run, read_config
-from kvv.runview import build_view, evidence_exchange, expected_text, raw_answer, shown
+from kvv.runview import build_view, crash_rate, evidence_exchange, expected_text, raw_answer, shown
 from kvv.store import Store, StoredExchange, StoreError
 
 
@@ -91,10 +91,11 @@ def show(arguments: argparse.Namespace) -> int:
             case = store.case(case_id)
         except StoreError as error:
             raise ConfigError(f"CASE: {error}{_suggestion(store, case_id)}") from error
-        verdict = store.verdict(case_id, int(number or 0))
-        if verdict is None:
+        stored_verdict = store.verdict(case_id, int(number or 0))
+        if stored_verdict is None:
             print(plain(f"{arguments.case} has no verdict in {folder}: it was not concluded"))
             return 3
+        verdict = crash_rate(store, meta).weighed(stored_verdict)
         row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level))
         stored = evidence_exchange(store, verdict)
     if arguments.json_output:
