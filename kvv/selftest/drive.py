@@ -14,7 +14,7 @@ from kvv.model import Area, Case, Level, Request, Role, Surface, Timeouts, Verdi
 from kvv.profile import Profile, load_profile
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
-from kvv.reference import ReferenceConfig, ReferenceServer
+from kvv.reference import ReferenceConfig, ReferenceServer, tokens
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler, Work
@@ -42,7 +42,8 @@ GATEWAY_S = 1.0
 class Setting:
     """Who is asked as whom: the profile and surface that judge, the variant of the reference endpoint that answers.
 
-    ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises.
+    ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises. ``tokenizer``: the judge has the
+    endpoint's own, as who passes ``--tokenizer`` has the model's.
     """
 
     profile: str
@@ -50,6 +51,7 @@ class Setting:
     variant: str
     model: str = "kimi-k3"
     claims: tuple[tuple[str, Any], ...] = ()
+    tokenizer: bool = False
 
     def judged_by(self) -> Profile:
         profile = load_profile(self.profile, self.surface)
@@ -112,10 +114,21 @@ class _Impatient(Transport):
         return await super().send(replace(request, timeouts=Timeouts(first_byte=PATIENCE_S, idle=PATIENCE_S)), *arguments, **named)
 
 
+class _ReferenceTokens:
+    """The reference endpoint's tokeniser, in the judge's hands."""
+
+    def count(self, text: str) -> int:
+        return tokens.count(text)
+
+    def ids(self, text: str) -> Sequence[int]:
+        return [tokens.token_id(token) for token in tokens.tokenize(text)]
+
+
 @cache
 def every_case(setting: Setting) -> tuple[Planned, ...]:
     """All cases of all contract suites as this setting plans them."""
-    context = Context(model=setting.model, profile=setting.judged_by(), settings=Settings())
+    tokenizer = _ReferenceTokens() if setting.tokenizer else None
+    context = Context(model=setting.model, profile=setting.judged_by(), settings=Settings(), tokenizer=tokenizer)
     suites = [suite for suite in map(load_suite, suite_ids()) if suite.kind is not SuiteKind.BENCHMARK]
     return tuple(Planned(suite, case) for suite in suites for case in suite.cases(context))
 

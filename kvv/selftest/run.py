@@ -95,7 +95,7 @@ class _Runner:
 
 def _setting(spec: SettingSpec) -> Setting:
     claims = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in spec.claims.items())
-    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims)
+    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims, tokenizer=spec.tokenizer)
 
 
 def matching(setting: Setting, globs: Sequence[str]) -> list[Planned]:

@@ -30,6 +30,8 @@ class SettingSpec(_Table):
     surface: Surface = Surface.VENDOR
     variant: str
     claims: dict[str, Any] = {}
+    #: the judge has the endpoint's tokeniser
+    tokenizer: bool = False
     #: cases that fail on the clean endpoint, and rules that object to it, below must: case glob or rule -> why
     stated: dict[str, str] = {}
 
