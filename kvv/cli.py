@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from kvv import __version__
 from kvv.config import ConfigError
 from kvv.options import Parser, add_output_options, add_run_options
+from kvv.options_compared import add_compared_verbs
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
 EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
@@ -85,6 +86,8 @@ def build_parser() -> Parser:
     selftest.add_argument("--fault", nargs="+", action="extend", default=[], metavar="ID", help="these alone, with variations as in B19:stream+1in4")
     selftest.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
+    add_compared_verbs(verbs)
+
     imported = verbs.add_parser("import", help="recorded results of another tool become a run, re-scored under our rules")
     imported.add_argument("tool", choices=("k2vv", "mmmu-pro", "beam"))
     imported.add_argument("file", metavar="FILE")
@@ -124,6 +127,10 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import selftest
 
             chosen = selftest.selftest
+        case "compare":
+            from kvv.verbs import compare
+
+            chosen = compare.compare
         case "import":
             from kvv.verbs import imports
 
@@ -152,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
         from kvv.store import StoreError
 
-        if isinstance(error, StoreError) and arguments.verb in ("report", "show", "score", "resume"):
+        if isinstance(error, StoreError) and arguments.verb in ("report", "show", "score", "resume", "compare"):
             print(f"kvv {arguments.verb}: RUN: {error}", file=sys.stderr)
             return EXIT_USAGE
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
