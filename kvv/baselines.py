@@ -40,16 +40,21 @@ class Baseline:
         return self.accepted or self.side.date
 
 
+def baseline_text(baseline: Baseline) -> str:
+    """The same baseline gives the same bytes."""
+    head = {"kvv_baseline": FORMAT, "accepted": baseline.accepted, "note": baseline.note}
+    table = {**head, "side": _SIDE.dump_python(baseline.side, mode="json")}
+    return json.dumps(table, ensure_ascii=True, sort_keys=True, separators=(",", ":")) + "\n"
+
+
 def write_baseline(folder: Path, baseline: Baseline) -> Path:
     """``<folder>/<vendor>-<model>/<run id>.json``; ConfigError where it cannot be written or stands there already."""
     side = baseline.side
     path = folder / f"{slug(side.vendor)}-{slug(side.model)}" / f"{slug(side.run_id, 120)}.json"
-    head = {"kvv_baseline": FORMAT, "accepted": baseline.accepted, "note": baseline.note}
-    text = json.dumps({**head, "side": _SIDE.dump_python(side, mode="json")}, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8", newline="\n") as out:
-            out.write(text + "\n")
+            out.write(baseline_text(baseline))
     except FileExistsError:
         raise ConfigError(f"RUN: {path} is there already: this run was accepted before") from None
     except OSError as error:

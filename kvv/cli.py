@@ -135,6 +135,10 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import gate
 
             chosen = {"gate": gate.gate, "baseline": gate.baseline}[name]
+        case "leaderboard":
+            from kvv.verbs import leaderboard
+
+            chosen = leaderboard.leaderboard
         case "import":
             from kvv.verbs import imports
 
@@ -163,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
         from kvv.store import StoreError
 
-        if isinstance(error, StoreError) and arguments.verb in ("report", "show", "score", "resume", "compare", "gate", "baseline"):
+        if isinstance(error, StoreError) and arguments.verb in ("report", "show", "score", "resume", "compare", "gate", "baseline", "leaderboard"):
             print(f"kvv {arguments.verb}: RUN: {error}", file=sys.stderr)
             return EXIT_USAGE
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"

@@ -38,6 +38,11 @@ def add_compared_verbs(verbs: Verbs) -> None:
     baseline.add_argument("--force", action="store_true", help="accept a run that failed or is partial")
     _add_baselines(baseline)
     _add_formats(baseline)
+    board = verbs.add_parser("leaderboard", help="many runs as one table, with intervals and tie groups")
+    board.add_argument("folders", nargs="+", metavar="DIR", help="run folders, submissions, or folders that hold some")
+    board.add_argument("--all", action="store_true", help="every run, not only the newest of each endpoint")
+    board.add_argument("--submission", metavar="DIR", help="write what a vendor would send in, of the one run named")
+    _add_formats(board)
 
 
 def _add_baselines(parser: argparse.ArgumentParser) -> None:

@@ -80,6 +80,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
         surface=view.surface,
         preset=view.run.preset,
         verdict=view.decision.outcome.value,
+        contract=view.decision.contract.value,
         partial=view.run.partial,
         upstreams=dict(view.endpoint.upstreams),
         suites=suites,
@@ -116,6 +117,7 @@ def _rows(view: RunView, suite: str) -> tuple[Row, ...]:
             high=stat.interval[1] if stat.interval else None,
             n=stat.n_concluded,
             n_planned=stat.n_planned,
+            kvv=stat.kvv_value,
         )
         for stat in view.decision.stats
         if stat.suite == suite

@@ -153,8 +153,13 @@ def _adjusted(suites: Sequence[SuiteComparison]) -> list[SuiteComparison]:
 
 
 def _groups(suite: SuiteComparison) -> list[tuple[int, ...]]:
-    """Runs are ordered by their mean difference from all others, which is on shared questions, not by their own means."""
-    pairs = [pair for pair in suite.pairs if pair.measure.primary and pair.measure.better and pair.difference is not None]
+    return tied([pair for pair in suite.pairs if pair.measure.primary and pair.measure.better])
+
+
+def tied(pairs: Sequence[PairResult]) -> list[tuple[int, ...]]:
+    """Tie groups of one suite's pairs, p-values adjusted. Runs are ordered by their mean difference from all others, which is on shared
+    questions, not by their own means."""
+    pairs = [pair for pair in pairs if pair.difference is not None]
     if not pairs:
         return []
     scores: dict[int, list[float]] = {}

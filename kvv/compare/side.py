@@ -36,7 +36,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A report row of the suite, as the run's own report has it."""
+    """A report row of the suite, as the run's own report has it; ``kvv`` is the value under the public verifier's failure rule."""
 
     metric: str
     primary: bool
@@ -45,6 +45,7 @@ class Row:
     high: float | None
     n: int
     n_planned: int
+    kvv: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are."""
+    """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are.
+
+    ``verdict`` and ``contract`` are outcomes under the run's own policy.
+    """
 
     run_id: str
     date: str
@@ -104,6 +108,7 @@ class Side:
     surface: str
     preset: str
     verdict: str
+    contract: str = ""
     partial: bool = False
     upstreams: Mapping[str, int] = field(default_factory=dict)
     suites: Mapping[str, SuiteResult] = field(default_factory=dict)
