@@ -15,6 +15,7 @@ PURE = [
     "kvv/rules",
     "kvv/stats",
     "kvv/gate",
+    "kvv/compare",
     "kvv/plan.py",
     "kvv/report",
     "kvv/model.py",
