@@ -217,7 +217,13 @@ def test_timing_is_by_prompt_length() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "breakdown", "shown"),
-    [("avg@k", {"k": 4}, "avg@4"), ("pass^k", {"k": 8}, "pass^8"), ("avg@k", {}, "avg@k"), ("accuracy", {"k": 4}, "accuracy"), ("avg@k", {"k": "<b>"}, "avg@k")],
+    [
+        ("avg@k", {"k": 4}, "avg@4"),
+        ("pass^k", {"k": 8}, "pass^8"),
+        ("avg@k", {}, "avg@k"),
+        ("accuracy", {"k": 4}, "accuracy"),
+        ("avg@k", {"k": "<b>"}, "avg@k"),
+    ],
 )
 def test_a_metric_over_k_samples_says_its_k(metric: str, breakdown: dict[str, Any], shown: str) -> None:
     stat = rate_stat("aime2025", metric, successes=1, concluded=2, breakdown=breakdown)
