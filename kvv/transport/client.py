@@ -270,6 +270,7 @@ class _Call:
     async def _read(self, response: aiohttp.ClientResponse, inflater: Inflater, watch: Watch) -> bool:
         """The body to its end; False when the reader wants no more."""
         terminators = TERMINATORS if response.headers.get("content-type", "").lower().startswith("text/event-stream") else ()
+        said = 0
         while data := await response.content.readany():
             offset = (watch.beat() - self.origin) * 1000
             self.content = True
@@ -277,6 +278,9 @@ class _Call:
                 self.detector.feed(piece)
                 if not self._reader.feed(piece, offset):
                     return False
+                if self._reader.said != said:
+                    said = self._reader.said
+                    watch.news()
                 if piece.endswith(terminators):
                     watch.terminated()
                 if len(piece) >= READ_SIZE:
