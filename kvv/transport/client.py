@@ -33,6 +33,7 @@ from kvv.redact import Detector, Redactor
 from kvv.rules import Rules
 from kvv.transport.endpoint import Endpoint, base_url, headers, proxy_for, secrets
 from kvv.transport.inflate import BadEncoding, Inflater
+from kvv.transport.pieces import without_pieces
 from kvv.transport.watch import Watch
 from kvv.wire.encode import EncodedBody
 
@@ -131,9 +132,11 @@ class Transport:
 
     def _scrubbed(self, received: Received, *, suspicious: bool) -> Received:
         """Where no packet held a secret, one can still be spelled out over several frames: only in what they add up to."""
-        if suspicious or any(map(self._redactor.suspects, _joined(received.observation))):
-            return self._redactor.value(received)
-        return received
+        if any(map(self._redactor.suspects, _joined(received.observation))):
+            exchange = received.exchange
+            received = replace(received, exchange=replace(exchange, frames=without_pieces(exchange.frames, self._redactor)))
+            suspicious = True
+        return self._redactor.value(received) if suspicious else received
 
     def _patience(self, request: Request) -> tuple[float, float, float]:
         """Seconds to connect, to the first byte and between bytes; prefill time grows with the prompt unless the request says."""
