@@ -122,10 +122,14 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import run
 
             chosen: Verb = {"run": run.run, "check": run.check, "resume": run.resume}[name]
-        case "plan" | "doctor":
+        case "plan":
             from kvv.verbs import plan
 
-            chosen = {"plan": plan.plan, "doctor": plan.doctor}[name]
+            chosen = plan.plan
+        case "doctor":
+            from kvv.verbs import doctor
+
+            chosen = doctor.doctor
         case "report" | "score" | "show":
             from kvv.verbs import stored
 

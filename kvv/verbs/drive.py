@@ -15,6 +15,7 @@ from kvv.config import ConfigError, RunConfig
 from kvv.finish import finish
 from kvv.job import Job, guard, prepare
 from kvv.progress import LiveProgress, PlainProgress
+from kvv.reach import WRONG_ADDRESS, advice
 from kvv.record import check_meta, run_meta
 from kvv.report.escape import plain
 from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
@@ -103,13 +104,13 @@ def _drive(job: Job, store: Store, folder: Path, *, resumed: bool) -> int:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; continue with: {continuation(folder)}") from None
     if ending.stop:
-        _tell(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_larger(ending.stop.reason)}")
+        _tell(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
     return code
 
 
-def _larger(reason: str) -> str:
-    """A bound on requests, tokens or money counts the earlier part of the run too; a deadline begins anew."""
-    return f" --{reason} MORE" if reason in SPENT_REASONS else ""
+def _changed(reason: str) -> str:
+    """What must be given anew. A bound on requests, tokens or money counts the earlier part of the run too; a deadline begins anew."""
+    return f" --{reason} MORE" if reason in SPENT_REASONS else " --base-url URL" if reason == "route" else ""
 
 
 def _executed(job: Job, store: Store, *, resumed: bool) -> Ending:
@@ -121,6 +122,9 @@ def _executed(job: Job, store: Store, *, resumed: bool) -> Ending:
             if (broken := group.subgroup(StoreError)) is None:
                 raise
             raise _first(broken) from group
+        if ending.configuration or WRONG_ADDRESS.fullmatch(ending.stop.reason):
+            hint = advice(job, base_url, ending.stop.reason.removeprefix("unreachable-"))
+            ending.stop.sentence += f"; {hint}" if hint else ""
         if counts is not None:
             # a new server knows nothing of what an earlier one answered: a resumed run has no count to be equal to
             store.set_meta("server_counts", None if resumed else counts())
