@@ -82,7 +82,13 @@ class _Runner:
         repeated = _sampled(setting, [gate]) if gate else []
         async with self._slots:
             observed = await observe(
-                setting, (selected,), cases, repeated=repeated, times=gate.n if gate else 0, window=spec.window or WINDOW
+                setting,
+                (selected,),
+                cases,
+                repeated=repeated,
+                times=gate.n if gate else 0,
+                window=spec.window or WINDOW,
+                itl_ms=spec.itl_ms,
             )
         return judge(entry.selected, spec, self._table.areas(entry.fault), observed, self._clean[spec.setting], gate=gate)
 

@@ -72,6 +72,8 @@ class FaultSpec(_Table):
     gate: Gate | None = None
     #: the endpoint's context window, where a fault is to be seen without prompts of a million tokens
     window: int | None = None
+    #: milliseconds that the endpoint takes for each token, for faults of slow answers
+    itl_ms: float = Field(default=0.0, alias="itl-ms", ge=0)
 
 
 class GroupSpec(_Table):
