@@ -147,14 +147,12 @@ async def observe(
     faults: Sequence[str],
     cases: Sequence[Planned],
     *,
-    repeated: Sequence[Planned] = (),
-    times: int = 0,
     window: int = WINDOW,
     itl_ms: float = 0.0,
 ) -> Observed:
     """Ask the cases, risky ones last and alone, of a fresh endpoint with these faults.
 
-    The ``repeated`` ones are asked so many times more, as samples from 1 on. ``window`` is the endpoint's context window in tokens,
+    Those with a sample number are a statistical gate's. ``window`` is the endpoint's context window in tokens,
     ``itl_ms`` its time for each token.
     """
     server = ReferenceServer(
@@ -169,13 +167,9 @@ async def observe(
     )
     await asyncio.to_thread(server.__enter__)
     try:
-        return await _asked(setting, server.base_url, [*cases, *_again(repeated, times)])
+        return await _asked(setting, server.base_url, cases)
     finally:
         await asyncio.to_thread(server.__exit__, None, None, None)
-
-
-def _again(planned: Sequence[Planned], times: int) -> list[Planned]:
-    return [Planned(one.suite, replace(one.case, sample=number)) for one in planned for number in range(1, times + 1)]
 
 
 async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> Observed:

@@ -56,8 +56,8 @@ class FaultSpec(_Table):
 
     ``selected`` is what the endpoint is given (the id, or the id with variations); ``areas`` replace those of the group;
     ``also`` are areas that fail as a stated consequence; ``advisory`` says why should is the highest level at which it can
-    be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises the opposite; ``gap``:
-    what is missing for it to be seen, and where.
+    be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises the opposite, so that
+    no must may object; ``gap``: what is missing for it to be seen, and where: a gap that is closed leaves the table.
     """
 
     setting: str = "kimi"
