@@ -14,6 +14,7 @@ import numpy as np
 from kvv.contract.crashes import CrashRate
 from kvv.curl import curl_line
 from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
+from kvv.gateway import SUSPECTED, suspected_timeouts
 from kvv.model import Area, Case, FindingKind, Level, Outcome, Stat, Verdict
 from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
@@ -144,7 +145,7 @@ def _evidence(
     suites = [recorded.suite for recorded in every]
     return Evidence(
         stats=stats,
-        findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store)],
+        findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
         references={recorded.suite.id: recorded.context.references for recorded in every},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
         upstreams=max(1, len(upstreams)),
@@ -191,6 +192,22 @@ def _died(store: Store) -> Iterator[FindingGroup]:
                 exchanges=1,
                 message=f"the endpoint stopped answering after {event.data.get('case', 'a request')} ({event.data.get('reason', '')})",
             )
+
+
+def _gateway(store: Store) -> Iterator[FindingGroup]:
+    """Answers that were all cut at the same age: shown, and never a verdict by itself."""
+    for found in suspected_timeouts(store.endings()):
+        yield FindingGroup(
+            rule=f"availability/{SUSPECTED}",
+            area=Area.AVAILABILITY,
+            level=Level.SHOULD,
+            kind=FindingKind.BREAKS_CLIENTS,
+            count=found.cuts,
+            exchanges=found.cuts,
+            message=found.sentence,
+            examples=tuple(FindingExample(exchange=key, frame=None, excerpt="") for key in found.examples),
+            causes=("I11",),
+        )
 
 
 def _upstreams(store: Store) -> dict[str, int]:
