@@ -14,6 +14,8 @@ from kvv.options import Parser, add_output_options, add_run_options
 from kvv.options_compared import add_compared_verbs
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
+#: verbs whose damaged store is the user's input
+READS_STORES = ("report", "show", "score", "resume", "compare", "gate", "baseline", "leaderboard", "history")
 EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
 
 Verb = Callable[[argparse.Namespace], int]
@@ -139,6 +141,10 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import leaderboard
 
             chosen = leaderboard.leaderboard
+        case "history":
+            from kvv.verbs import history
+
+            chosen = history.history
         case "import":
             from kvv.verbs import imports
 
@@ -167,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
         from kvv.store import StoreError
 
-        if isinstance(error, StoreError) and arguments.verb in ("report", "show", "score", "resume", "compare", "gate", "baseline", "leaderboard"):
+        if isinstance(error, StoreError) and arguments.verb in READS_STORES:
             print(f"kvv {arguments.verb}: RUN: {error}", file=sys.stderr)
             return EXIT_USAGE
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"

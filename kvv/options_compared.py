@@ -43,6 +43,10 @@ def add_compared_verbs(verbs: Verbs) -> None:
     board.add_argument("--all", action="store_true", help="every run, not only the newest of each endpoint")
     board.add_argument("--submission", metavar="DIR", help="write what a vendor would send in, of the one run named")
     _add_formats(board)
+    history = verbs.add_parser("history", help="each metric of the runs in a folder over time, with change points")
+    history.add_argument("folder", metavar="DIR", help="a folder of run folders")
+    history.add_argument("--metrics", choices=("primary", "all"), default="primary", help="all: every row of every suite (default: primary)")
+    _add_formats(history)
 
 
 def _add_baselines(parser: argparse.ArgumentParser) -> None:
