@@ -15,7 +15,7 @@ from kvv.options_compared import add_compared_verbs
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
 #: verbs whose damaged store is the user's input
-READS_STORES = ("report", "show", "score", "resume", "compare", "gate", "baseline", "leaderboard", "history")
+READS_STORES = ("report", "show", "score", "resume", "compare", "gate", "baseline", "leaderboard", "history", "merge")
 EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
 
 Verb = Callable[[argparse.Namespace], int]
@@ -145,6 +145,10 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import history
 
             chosen = history.history
+        case "merge":
+            from kvv.verbs import merge
+
+            chosen = merge.merge
         case "import":
             from kvv.verbs import imports
 

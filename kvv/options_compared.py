@@ -1,11 +1,11 @@
-"""Options of the verbs that read finished runs: compare, gate, baseline. Names and help and nothing else, as in options.py."""
+"""Options of the verbs that read finished runs. Names and help and nothing else, as in options.py."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from kvv.options import Parser
+from kvv.options import Parser, add_output_options
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[Parser]
@@ -47,6 +47,9 @@ def add_compared_verbs(verbs: Verbs) -> None:
     history.add_argument("folder", metavar="DIR", help="a folder of run folders")
     history.add_argument("--metrics", choices=("primary", "all"), default="primary", help="all: every row of every suite (default: primary)")
     _add_formats(history)
+    merge = verbs.add_parser("merge", help="join the shards of one run (--shard I/N)")
+    merge.add_argument("runs", nargs="+", metavar="RUN", help="all of its shards")
+    add_output_options(merge)
 
 
 def _add_baselines(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from kvv.record import run_meta
 from kvv.report.text import plain
 from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
 from kvv.runfolder import STORE, create_folder, find_run, read_config, write_config
+from kvv.sharding import sharded
 from kvv.store import Store, StoreError
 from kvv.verbs.plan import plan_table
 
@@ -39,8 +40,10 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _start(config: RunConfig, *, contract_only: bool) -> int:
-    job = prepare(config, contract_only=contract_only)
+    job, part = sharded(prepare(config, contract_only=contract_only))
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
+    if part is not None:
+        _say(config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases")
     if not job.plan.suites:
         raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
     if job.prices is not None and not config.quiet:
@@ -49,7 +52,7 @@ def _start(config: RunConfig, *, contract_only: bool) -> int:
     check_endpoints(job)
     folder = create_folder(config.out, config.base_url, job.model)
     write_config(folder, config)
-    store = Store.create(folder / STORE, run_meta(job, folder.name, __version__))
+    store = Store.create(folder / STORE, {**run_meta(job, folder.name, __version__), "shard": part})
     _put_plan(job, store)
     return _drive(job, store, folder, resumed=False)
 
@@ -65,7 +68,7 @@ def resume(arguments: argparse.Namespace) -> int:
     except StoreError as error:
         raise ConfigError(f"RUN: {error}") from error
     try:
-        job = prepare(config, contract_only=bool(store.meta().get("contract_only")))
+        job, _ = sharded(prepare(config, contract_only=bool(store.meta().get("contract_only"))))
         _same_plan(job, store)
     except ConfigError:
         store.close()
