@@ -150,6 +150,14 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import leaderboard
 
             chosen = leaderboard.leaderboard
+        case "history":
+            from kvv.verbs import history
+
+            chosen = history.history
+        case "merge":
+            from kvv.verbs import merge
+
+            chosen = merge.merge
         case "import":
             from kvv.verbs import imports
 

@@ -64,6 +64,7 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--reference", action="append", metavar="FILE", help="per-case results of an official run (repeatable)")
     group.add_argument("--as-reference", metavar="FILE", help="write this run's per-case results")
     group.add_argument("--seed", type=int, help="seed of every draw (default: 0)")
+    group.add_argument("--shard", metavar="I/N", help="only part I of N, split by cluster; `kvv merge` joins the parts")
     group.add_argument("--strict", action="store_true", default=None, help="a broken should fails too")
     group.add_argument("--force", action="store_true", default=None, help="run the benchmarks although the parameter gate failed")
     group.add_argument("--gentle", action="store_true", default=None, help="leave out cases that have brought engines down")

@@ -1,11 +1,11 @@
-"""Options of the verbs that read finished runs: compare, gate, baseline. Names and help and nothing else, as in options.py."""
+"""Options of the verbs that read finished runs. Names and help and nothing else, as in options.py."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from kvv.options import Parser
+from kvv.options import Parser, add_output_options
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[Parser]
@@ -43,6 +43,13 @@ def add_compared_verbs(verbs: Verbs) -> None:
     board.add_argument("--all", action="store_true", help="every run, not only the newest of each endpoint")
     board.add_argument("--submission", metavar="DIR", help="write what a vendor would send in, of the one run named")
     _add_formats(board)
+    history = verbs.add_parser("history", help="each metric of the runs in a folder over time, with change points")
+    history.add_argument("folder", metavar="DIR", help="a folder of run folders")
+    history.add_argument("--metrics", choices=("primary", "all"), default="primary", help="all: every row of every suite (default: primary)")
+    _add_formats(history)
+    merge = verbs.add_parser("merge", help="join the shards of one run (--shard I/N)")
+    merge.add_argument("runs", nargs="+", metavar="RUN", help="all of its shards")
+    add_output_options(merge)
 
 
 def _add_baselines(parser: argparse.ArgumentParser) -> None:

@@ -190,6 +190,15 @@ def plan_suite(
     cases = [case for case in suite.cases(context) if _wanted(case, globs) and not (gentle and case.risk)]
     if limit is not None and len(cases) > limit and suite.kind is SuiteKind.BENCHMARK:
         cases = permuted(cases, generator)[:limit]
+    return _planned(suite, context, cases)
+
+
+def only(planned: PlannedSuite, cases: Sequence[Case]) -> PlannedSuite:
+    """The same suite with fewer cases, estimated anew."""
+    return _planned(planned.suite, planned.context, cases)
+
+
+def _planned(suite: Suite, context: Context, cases: Sequence[Case]) -> PlannedSuite:
     samples = {case.id: suite.samples(case, context) for case in cases}
     prompt = sum(_prompt_tokens(suite, case) * samples[case.id] for case in cases)
     per_answer = context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS

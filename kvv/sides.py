@@ -84,7 +84,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
         partial=view.run.partial,
         upstreams=dict(view.endpoint.upstreams),
         suites=suites,
-        service=_service(store, view),
+        service=service_of(store),
     )
 
 
@@ -147,7 +147,8 @@ def _values(verdict: Verdict, references: Sequence[ReferenceRun]) -> dict[str, f
     return values | ({"agreeing": sum(votes) / len(votes)} if votes else {})
 
 
-def _service(store: Store, view: RunView) -> Service:
+def service_of(store: Store) -> Service:
+    """What stands beside quality, from the target's own traffic."""
     samples = list(store.timing_samples())
     target = store.traffic()["roles"].get(Role.TARGET.value)
     requests = target["requests"] if target else 0

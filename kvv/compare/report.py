@@ -128,7 +128,7 @@ def _pair(pair: PairResult) -> tuple[Value, ...]:
         pair.lost,
         pair.open_first + pair.open_second,
         bounds,
-        f"{pair.adjusted:.4f}" if d is not None else "–",
+        ("< 0.0001" if pair.adjusted < 0.0001 else f"{pair.adjusted:.4f}") if d is not None else "–",
         _shown(pair),
         "no pair was concluded" if d is None else f"{d.method}, {d.clusters} clusters",
     )

@@ -99,9 +99,28 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A line before the point with this index."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A value over time: (label, estimate) points, drawn in HTML, a sparkline elsewhere."""
+
+    title: str
+    unit: Unit
+    points: tuple[tuple[str, Estimate], ...]
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     title: str
     notes: tuple[str, ...] = ()
+    charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
     left_out: int = 0
@@ -131,6 +150,26 @@ def text_of(value: Value) -> str:
             return str(value)
 
 
+BARS = "▁▂▃▄▅▆▇█"
+#: points of one sparkline, the newest
+SPARK = 60
+
+
+def sparkline(chart: Chart) -> str:
+    """One line: title, bars from the lowest to the highest value, a stroke before each change, the ends of the scale."""
+    points = chart.points[-SPARK:]
+    values = [estimate.value for _, estimate in points if estimate.value is not None]
+    if not values:
+        return f"{chart.title}: no value"
+    low, high = min(values), max(values)
+    cut = {mark.index - (len(chart.points) - len(points)) for mark in chart.marks}
+    bars = ""
+    for i, (_, estimate) in enumerate(points):
+        place = 0.5 if high == low else ((estimate.value or low) - low) / (high - low)
+        bars += ("|" if i in cut else "") + (" " if estimate.value is None else BARS[min(7, int(8 * place))])
+    return f"{chart.title}: {bars} {written(low, chart.unit)} to {written(high, chart.unit)} {chart.unit.value}, n {len(values)} runs"
+
+
 # --- Markdown ----------------------------------------------------------------------------------------
 
 
@@ -140,6 +179,8 @@ def markdown(document: Document) -> str:
         parts.append(f"## {cell(section.title, 200)}")
         if section.notes:
             parts.append("\n".join(f"- {cell(note, 1000)}" for note in section.notes))
+        if section.charts:
+            parts.append(fenced("\n".join(plain(sparkline(chart), 400) for chart in section.charts), 40_000))
         parts += [_markdown_table(table) for table in section.tables]
         for excerpt in section.excerpts:
             parts.append(f"**{cell(excerpt.line, 600)}**")
@@ -214,6 +255,8 @@ def html(document: Document) -> str:
         .render(
             document=document,
             tables={id(table): _drawn(table) for table in document.tables},
+            drawn={id(chart): _plotted(chart) for section in document.sections for chart in section.charts},
+            sparkline=sparkline,
             key=id,
             excerpt_limit=EXCERPT,
             script=Markup(script),  # noqa: S704 our own files, not data
@@ -250,6 +293,52 @@ def _figure(value: Value, scale: tuple[float, float] | None) -> _Figure | None:
         return round(100 * (min(max(x, low), high) - low) / (high - low), 2)
 
     return _Figure(low=at(value.low), high=at(value.high), value=at(value.value), zero=at(0.0) if value.unit is Unit.POINTS else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """Positions in a box of 1000 by 100; ``low`` and ``high`` are None without an interval."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plotted:
+    points: tuple[_Point, ...]
+    marks: tuple[tuple[float, str], ...]
+    top: str
+    bottom: str
+    label: str
+
+
+def _plotted(chart: Chart) -> _Plotted | None:
+    known = [(name, e, e.value) for name, e in chart.points if e.value is not None]
+    if not known:
+        return None
+    ends = [x for _, e, value in known for x in (value, e.low, e.high) if x is not None]
+    room = max(1e-9, 0.05 * (max(ends) - min(ends))) if max(ends) > min(ends) else 0.05 * max(1e-9, abs(max(ends)))
+    low, high = min(ends) - room, max(ends) + room
+    step = 980 / max(1, len(known) - 1)
+
+    def y(value: float) -> float:
+        return round(100 - 100 * (value - low) / (high - low), 2)
+
+    points = tuple(
+        _Point(
+            x=round(10 + step * i, 2),
+            y=y(value),
+            low=None if e.low is None else y(e.low),
+            high=None if e.high is None else y(e.high),
+            label=f"{name}: {e}",
+        )
+        for i, (name, e, value) in enumerate(known)
+    )
+    marks = tuple((round(10 + step * (mark.index - 0.5), 2), mark.text) for mark in chart.marks)
+    return _Plotted(points=points, marks=marks, top=written(high, chart.unit), bottom=written(low, chart.unit), label=sparkline(chart))
 
 
 @cache

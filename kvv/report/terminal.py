@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from kvv.report.document import Document, Table, Value, text_of
+from kvv.report.document import Document, Table, Value, sparkline, text_of
 from kvv.report.escape import plain
 
 #: rows of one table, excerpts of one section and lines of one excerpt; the other formats have more
@@ -24,6 +24,8 @@ def show(document: Document, console: Console) -> None:
         console.print(Text(plain(section.title, 200), style="bold"))
         for note in section.notes:
             console.print(Text(f"  {plain(note, 1000)}"))
+        for chart in section.charts:
+            console.print(Text(f"  {plain(sparkline(chart), 400)}"))
         for table in section.tables:
             console.print(_table(table))
             if more := max(0, len(table.rows) - ROWS) + table.left_out:

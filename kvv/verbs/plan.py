@@ -10,6 +10,7 @@ from kvv.config import load_config
 from kvv.job import Job, prepare
 from kvv.plan import PlannedSuite, cost_of
 from kvv.report.escape import plain
+from kvv.sharding import sharded
 from kvv.stats.power import binary_design
 from kvv.stats.power import detectable as detectable_loss
 from kvv.suite import SuiteKind
@@ -19,7 +20,7 @@ def plan(arguments: argparse.Namespace) -> int:
     from kvv.verbs.run import flags_of
 
     config = load_config(flags_of(arguments))
-    job = prepare(config)
+    job, _ = sharded(prepare(config))
     print(json.dumps(plan_facts(job), indent=2) if config.json_output else plan_table(job))
     return 0
 

@@ -17,6 +17,7 @@ PURE = [
     "kvv/gate",
     "kvv/compare",
     "kvv/plan.py",
+    "kvv/shard.py",
     "kvv/report",
     "kvv/model.py",
     "kvv/outcome.py",
