@@ -195,6 +195,7 @@ class RunConfig(BaseModel):
     variant: str | None = None
     data: Annotated[dict[str, str], BeforeValidator(_pairs)] = {}
     tokenizer: str | None = None
+    sandbox: Literal["bwrap", "docker", "none"] | None = None
     reference: tuple[str, ...] = ()
     as_reference: str | None = None
     seed: int = 0

@@ -20,6 +20,7 @@ from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, se
 from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
 from kvv.references import ReferenceError, ReferenceFile, check_overlap, read_reference
+from kvv.sandbox import SandboxError, Workspace, choose
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
 
@@ -35,7 +36,7 @@ TIER_POLICIES = {"smoke": "smoke", "nightly": "nightly", "full": "release"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target."""
+    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend, where a suite needs one."""
 
     config: RunConfig
     model: str
@@ -45,6 +46,7 @@ class Job:
     plan: Plan
     in_process: bool
     contract_only: bool = False
+    sandbox: str = ""
 
     @property
     def prices(self) -> Prices | None:
@@ -63,6 +65,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     policy = _policy(config, contract_only=contract_only)
     _check_references(config)
     plan, skipped = [], []
+    sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config)
         dataset = None if missing else _dataset(suite, config, named=named, in_process=in_process)
@@ -71,7 +74,13 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         elif missing:
             skipped.append(Skipped(suite=suite.id, reason=missing))
         else:
-            plan.append(_planned(suite, config, profile, model, dataset))
+            planned = _planned(suite, config, profile, model, dataset)
+            if "sandbox" in suite.needs and planned.cases:
+                sandbox, lacking = _sandbox(config, planned, named=named)
+                if lacking:
+                    skipped.append(Skipped(suite=suite.id, reason=lacking))
+                    continue
+            plan.append(planned)
     if config.case:
         # suites without a chosen case were not asked for
         plan = [planned for planned in plan if planned.cases]
@@ -86,6 +95,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile)),
         in_process=in_process,
         contract_only=contract_only,
+        sandbox=sandbox,
     )
 
 
@@ -216,6 +226,16 @@ def _missing_need(suite: Suite, config: RunConfig) -> str:
     if not config.judge_model:
         raise ConfigError("--judge-model: is needed beside --judge-base-url")
     return ""
+
+
+def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[str, str]:
+    """The name of a backend that works here and holds the suite's first case, and why there is none. ConfigError where one was asked for."""
+    try:
+        return choose(config.sandbox, Workspace.of(planned.cases[0].inputs["sandbox"])).name, ""
+    except SandboxError as error:
+        if config.sandbox is not None and named:
+            raise ConfigError(f"--sandbox: {error}") from error
+        return "", f"no sandbox: {error}"
 
 
 def judge_of(config: RunConfig, model: str) -> Judge | None:

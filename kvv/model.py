@@ -513,7 +513,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exec:
-    """Run this command in the case's sandbox. Each name in ``tree`` is a work tree of its own, made anew when first named."""
+    """Run this command in the case's sandbox. ``tree`` names its work tree: another name than before ends that tree and makes a new one."""
 
     command: Command
     tree: str = "work"

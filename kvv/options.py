@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
+from kvv.sandbox import BACKENDS
 from kvv.usage import SURFACES, TIERS
 
 
@@ -61,6 +62,7 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
         "--data", action="append", metavar="SUITE=PATH", help="a suite's data from a file or folder; `fixture` takes the shipped sample"
     )
     group.add_argument("--tokenizer", metavar="PATH", help="the model's merges in tiktoken's form, or its Hugging Face folder: counts prompts")
+    group.add_argument("--sandbox", choices=BACKENDS, help="where a model's commands run (default: the first that works); none is no sandbox at all")
     group.add_argument("--reference", action="append", metavar="FILE", help="per-case results of an official run (repeatable)")
     group.add_argument("--as-reference", metavar="FILE", help="write this run's per-case results")
     group.add_argument("--seed", type=int, help="seed of every draw (default: 0)")

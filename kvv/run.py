@@ -20,6 +20,7 @@ from kvv.outcome import Standing, assess
 from kvv.plan import PlannedSuite, in_order
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
+from kvv.sandbox import named
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler, Stop, Work
@@ -118,6 +119,7 @@ class _Runner:
         )
         with progress({suite: planned.n for suite, planned in self._planned.items()}, budget) as self._progress:
             async with transport, Workers() as workers:
+                sandbox = named(self._job.sandbox) if self._job.sandbox else None
                 scheduler = Scheduler(
                     transport=transport,
                     store=self._store,
@@ -129,9 +131,14 @@ class _Runner:
                     observer=self,
                     moonshot_stream=self._job.policy.moonshot_stream,
                     seed=config.seed,
+                    sandbox=sandbox,
                 )
-                with _signals(scheduler):
-                    return await self._waves(scheduler)
+                try:
+                    with _signals(scheduler):
+                        return await self._waves(scheduler)
+                finally:
+                    if sandbox is not None:
+                        await sandbox.close()
 
     async def _waves(self, scheduler: Scheduler) -> Ending:
         found = await scheduler.reach()
@@ -173,7 +180,9 @@ class _Runner:
         work = Work(suite=item.suite, case=case, keep_frames=keep)
         verdict = self._store.verdict(case.id, case.sample) if judged else None
         kept = item.suite.kept_steps(verdict) if verdict is not None else 0
-        if judged and not kept:
+        # a sandbox's tree did not outlive its process: what was done to it is done again
+        gone = self._resumed and not judged and "sandbox" in item.suite.needs and bool(self._store.replies(case.id, case.sample))
+        if gone or (judged and not kept):
             self._store.put_restart(case.id, case.sample)
         elif judged or self._resumed:
             stored = _conclusive(item.suite, case, self._store.history(case.id, case.sample))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 
 from kvv.sandbox.base import Limits, Sandbox, SandboxError, Session, Workspace
 
-__all__ = ["BACKENDS", "Limits", "Sandbox", "SandboxError", "Session", "Workspace", "choose", "named"]
+__all__ = ["BACKENDS", "WARNING", "Limits", "Sandbox", "SandboxError", "Session", "Workspace", "choose", "named"]
+
+WARNING = "warning: --sandbox none: the model's commands run on this machine as this user, with its network and its files"
 
 #: in the order in which they are tried; ``none`` is only taken by name
 BACKENDS = ("bwrap", "docker", "none")

@@ -11,8 +11,6 @@ from kvv.sandbox.base import ENVIRONMENT, Limits, Sandbox, SandboxError, Session
 from kvv.sandbox.folder import RunFolder, remove
 from kvv.sandbox.process import Bounds, Launch, run
 
-WARNING = "--sandbox none: commands of the model run on this machine as this user, with its network and its files"
-
 
 class NoSandbox(Sandbox):
     name = "none"

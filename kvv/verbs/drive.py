@@ -22,6 +22,7 @@ from kvv.record import check_meta, run_meta
 from kvv.report.escape import plain
 from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
 from kvv.runfolder import STORE, create_folder, vendor_of, write_config
+from kvv.sandbox import WARNING
 from kvv.sharding import sharded
 from kvv.store import Store, StoreError, WriteError
 from kvv.verbs.plan import plan_table
@@ -40,6 +41,8 @@ def start(config: RunConfig, *, contract_only: bool) -> int:
     if job.prices is not None and not config.quiet:
         print(plan_table(job), file=sys.stderr)
     guard(job)
+    if job.sandbox == "none":
+        print(WARNING, file=sys.stderr)
     check_endpoints(job)
     store, folder = _begin(job, part)
     return _drive(job, store, folder, resumed=False)
