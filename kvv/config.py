@@ -177,6 +177,7 @@ class RunConfig(BaseModel):
     extra_body: Annotated[dict[str, Any], BeforeValidator(_extra_body)] = {}
     judge_base_url: str | None = None
     judge_model: str | None = None
+    second_judge_model: str | None = None
     judge_api_key_env: VariableName = "KVV_JUDGE_API_KEY"
     other_model: str | None = None
 

@@ -92,7 +92,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         profile=profile,
         profile_reason=reason,
         policy=policy,
-        plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile)),
+        plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config)),
         in_process=in_process,
         contract_only=contract_only,
         sandbox=sandbox,
@@ -123,8 +123,9 @@ def guard(job: Job) -> None:
     tokens = plan.prompt_tokens + plan.completion_tokens
     if config.yes or config.max_cost is not None or job.in_process:
         return
-    if plan.cost is not None and plan.cost > COST_GUARD_USD:
-        raise ConfigError(f"this run may cost about ${plan.cost:,.0f}: say --yes, or set a bound with --max-cost")
+    cost = (plan.cost or 0.0) + (plan.judge_cost or 0.0)
+    if cost > COST_GUARD_USD:
+        raise ConfigError(f"this run may cost about ${cost:,.0f}: say --yes, or set a bound with --max-cost")
     if tokens > TOKEN_GUARD:
         raise ConfigError(f"this run may use about {tokens / 1e6:,.0f}M tokens: say --yes, or set a bound with --max-cost")
 
@@ -225,6 +226,8 @@ def _missing_need(suite: Suite, config: RunConfig) -> str:
         return "no judge"
     if not config.judge_model:
         raise ConfigError("--judge-model: is needed beside --judge-base-url")
+    if config.second_judge_model == config.judge_model:
+        raise ConfigError("--second-judge-model: is the judge itself; agreement wants another model")
     return ""
 
 
@@ -241,8 +244,10 @@ def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[
 def judge_of(config: RunConfig, model: str) -> Judge | None:
     """KVV's judge parameters, but the temperature of a model that accepts no other; without an endpoint of its own our endpoint judges."""
     name = (config.judge_model or "") if config.judge_base_url else model if config.base_url is None else ""
-    if not name:
-        return None
+    return judge_named(name) if name else None
+
+
+def judge_named(name: str) -> Judge:
     profile = load_profile(pick_profile(name)[0])
     fixed = any(0 <= values.get("temperature", -1) <= 2 for values in profile.decoding.rejected)
     temperature = profile.sampling_for("judge").temperature if fixed else JUDGE_TEMPERATURE
@@ -280,6 +285,7 @@ def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, data
         other_model=config.other_model or "",
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
+        second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,
     )
     try:
         planned = plan_suite(
@@ -347,6 +353,13 @@ def _check_references(config: RunConfig) -> None:
             if found.header.same_run(other.header):
                 raise ConfigError(f"--reference: {earlier} and {name} hold the same run; an official run counts once")
         seen.append((name, found))
+
+
+def _judge_prices(config: RunConfig) -> Prices | None:
+    """The published prices of a judge whose model has a profile of its own."""
+    if not config.judge_base_url or not config.judge_model:
+        return None
+    return load_profile(pick_profile(config.judge_model)[0]).prices
 
 
 def _prices(config: RunConfig, profile: Profile) -> Prices | None:

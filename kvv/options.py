@@ -42,6 +42,7 @@ def add_endpoint_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--other-model", metavar="NAME", help="another model on the same gateway, to see that extensions do not leak to it")
     group.add_argument("--judge-base-url", metavar="URL", help="the judge's endpoint")
     group.add_argument("--judge-model", metavar="NAME", help="the judge's model")
+    group.add_argument("--second-judge-model", metavar="NAME", help="another model there, which judges the same answers: their agreement is reported")
     group.add_argument(
         "--judge-api-key-env", metavar="NAME", help="name of the environment variable that holds the judge's key (default: KVV_JUDGE_API_KEY)"
     )

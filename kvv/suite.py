@@ -98,6 +98,7 @@ class Context:
     other_model: str = ""
     tokenizer: Tokenizer | None = None
     judge: Judge | None = None
+    second_judge: Judge | None = None
 
     def body(self, messages: Sequence[Any], **fields: Any) -> dict[str, Any]:
         """A chat-completions body with this suite's model, sampling and thinking switch; ``fields`` go over them.
