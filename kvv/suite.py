@@ -155,6 +155,13 @@ class Suite(ABC):
     def step(self, case: Case, history: History) -> Step:
         """The next thing to do, given every reply so far. Pure: replay calls it with stored replies."""
 
+    def unscored(self, case: Case, history: History) -> Verdict | None:
+        """The verdict on replies that the judge did not get through in its time; None where it takes the judge to say anything.
+
+        Called in the engine's own process: cheap, whatever the text.
+        """
+        return None
+
     def kept_steps(self, verdict: Verdict) -> int:
         """How many leading steps of an INCONCLUSIVE sample stand when it is asked again; 0 begins anew."""
         return 0

@@ -223,6 +223,8 @@ class Scheduler:
             )
         except (WorkerTimeout, WorkerDied) as error:
             reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
+            if (known := suite.unscored(case, tuple(history))) is not None:
+                return Done(verdict=known)
             return Done(verdict=_verdict(case, Outcome.INCONCLUSIVE, reason, str(error), history, suite.version))
         except WorkerError as error:
             return Done(verdict=_verdict(case, Outcome.ERROR, "judge-raised", str(error), history, suite.version))

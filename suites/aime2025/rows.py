@@ -151,6 +151,7 @@ def comparability(version: str, scorers: list[str], context: Context) -> dict[st
         "preset": context.preset,
         "scorer": "math-verify on the visible completion, first parsed object, verify(strict=False)",
         "scorer_version": ", ".join(scorers) or version,
-        "failures_in_denominator": "a failed request or an unscorable answer is in n_planned and in both bounds, not in the value; "
-        "a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV does",
+        "failures_in_denominator": "a failed request is in n_planned and in both bounds, not in the value; an answer that math-verify does not get "
+        "through in time goes by the strict reading; a refused valid request counts as wrong; "
+        "kvv_value leaves failed and refused requests out, as KVV does",
     }
