@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kvv.contract import ContractSuite
+from kvv.contract import COMMON, ContractSuite, Toolbox
 from kvv.model import Area, Case
 from kvv.suite import Context, SuiteKind
+from kvv.suites.params.checks import COMPARISONS
 from kvv.tokens import Vocabulary
 
 
@@ -17,6 +18,7 @@ class ParamsSuite(ContractSuite):
     title: ClassVar[str] = "Decoding parameters"
     kind: ClassVar[SuiteKind] = SuiteKind.GATE
     areas: ClassVar[tuple[Area, ...]] = (Area.DECODING, Area.ERRORS)
+    toolbox: ClassVar[Toolbox] = COMMON.extended(comparisons=COMPARISONS)
 
     def cases(self, context: Context) -> Sequence[Case]:
         return [with_token_ids(case, context) for case in super().cases(context)]
