@@ -22,6 +22,8 @@ CONFIG = "run.toml"
 #: host labels that name no vendor
 GENERIC_LABELS = frozenset({"api", "www", "inference", "gateway", "llm", "openai", "v1", "com", "ai", "net", "org", "io", "cn", "dev", "co", "xyz"})
 NAME_LIMIT = 99
+#: the committed example under reports/ is nobody's newest run; it is read where it is named
+EXAMPLE = "example"
 
 
 def vendor_of(base_url: str | None) -> str:
@@ -82,6 +84,11 @@ def read_config(folder: Path) -> RunConfig:
         raise ConfigError(f"RUN: {path}: {error.errors()[0]['msg']}") from None
 
 
+def run_folders(root: Path) -> list[Path]:
+    """Folders under ``root`` that hold a store, sorted by name, which begins with the time of the run."""
+    return sorted(path.parent for path in root.glob(f"*/{STORE}") if path.parent.name != EXAMPLE)
+
+
 def find_run(name: str, out: str = "reports") -> Path:
     """A run folder by path, or by its name (or a unique beginning or hash of it) under ``out``; ``last`` is the newest."""
     path = Path(name)
@@ -91,7 +98,7 @@ def find_run(name: str, out: str = "reports") -> Path:
         return path.parent
     if path.exists():
         raise ConfigError(f"RUN: {name} holds no {STORE}: this is no run folder")
-    found = sorted(candidate.parent for candidate in Path(out).glob(f"*/{STORE}"))
+    found = run_folders(Path(out))
     if name == "last" and found:
         return found[-1]
     matching = [folder for folder in found if folder.name.startswith(name) or folder.name.endswith(name)]

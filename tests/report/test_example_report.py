@@ -50,3 +50,10 @@ def test_it_shows_a_failure_with_its_evidence_and_a_quality_gate(kvv_cli: Any) -
     assert said.out.startswith("FAIL, 3 of 3 suites")
     assert "chunk/finish-key" in said.out
     assert "worse-than-reference" in said.out
+
+
+def test_it_is_nobodys_newest_run(kvv_cli: Any) -> None:
+    shutil.copytree(EXAMPLE, "reports/example")
+    for arguments in (("report", "last"), ("history", "reports"), ("leaderboard", "reports")):
+        assert kvv_cli(*arguments).code == 2
+    assert kvv_cli("report", "reports/example").code == 0
