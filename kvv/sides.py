@@ -10,7 +10,7 @@ from typing import Any
 from kvv.compare.service import mean, median, share
 from kvv.compare.side import CaseResult, Row, SampleResult, Service, Side, SuiteResult
 from kvv.config import ConfigError
-from kvv.model import Case, Role, Verdict
+from kvv.model import Case, Outcome, Role, Verdict
 from kvv.record import check_meta, recorded_suites
 from kvv.report.view import RunView
 from kvv.runfolder import STORE, find_run
@@ -128,14 +128,24 @@ def _rows(view: RunView, suite: str) -> tuple[Row, ...]:
 def _cases(pairs: PlannedVerdicts, references: Sequence[ReferenceRun]) -> dict[str, CaseResult]:
     samples: dict[str, list[SampleResult]] = {}
     heads: dict[str, Case] = {}
+    first: dict[str, bool] = {}
     for case, verdict in pairs:
-        heads.setdefault(case.id, case)
+        if heads.setdefault(case.id, case) is case:
+            first[case.id] = _first_try(verdict)
         found = SampleResult(outcome=verdict.outcome, reason=verdict.reason, values=_values(verdict, references))
         samples.setdefault(case.id, []).append(found)
     return {
-        case_id: CaseResult(area=case.area, level=case.level, cluster=case.cluster, samples=tuple(samples[case_id]))
+        case_id: CaseResult(area=case.area, level=case.level, cluster=case.cluster, samples=tuple(samples[case_id]), first_try=first[case_id])
         for case_id, case in heads.items()
     }
+
+
+def _first_try(verdict: Verdict) -> bool:
+    """A rate keeps its samples, any other case says whether its first answer would have done."""
+    samples = verdict.facts.get("samples")
+    if isinstance(samples, (list, tuple)) and samples:
+        return bool(samples[0] == 1)
+    return verdict.outcome is Outcome.PASS and verdict.facts.get("first_try", True) is True
 
 
 def _values(verdict: Verdict, references: Sequence[ReferenceRun]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,6 @@ def test_merged_shards_give_the_whole_runs_rows(kvv_cli: Any, shards: list[Path]
     assert merged.out.startswith("PASS, 2 of 2 suites")
     (folder,) = Path("merged").iterdir()
     assert {path.name for path in folder.iterdir()} == {path.name for path in one.folder.iterdir()}
-    import json
-
     report = json.loads((folder / "report.json").read_text("utf-8"))
     row = next(row for row in report["suites"] if row["id"] == "ocrbench" and row["primary"])
     assert row == one.row("ocrbench")
@@ -31,7 +30,8 @@ def test_merged_shards_give_the_whole_runs_rows(kvv_cli: Any, shards: list[Path]
     ids = [sorted(check["id"] for check in found["checks"]) for found in (report, one.report)]
     assert ids[0] == ids[1]
     assert report["traffic"]["prompt_tokens"] > 0
-    # the merged run is a run like any other
+    # a shard and the merged run are runs like any other
+    assert kvv_cli("resume", str(shards[0])).code == 0
     assert kvv_cli("resume", str(folder)).code == 0
     assert kvv_cli("compare", str(folder), str(one.folder)).code == 0
 
@@ -62,6 +62,14 @@ def test_a_missing_shard_is_named() -> None:
         check_shards(metas, ["a", "b"])
     with pytest.raises(ConfigError, match="differ in seed"):
         check_shards([{**metas[0], "seed": 1}, {**metas[1], "seed": 2}], ["a", "b"])
+
+
+def test_a_plan_shows_the_shards_own_part(kvv_cli: Any) -> None:
+    parts = [json.loads(kvv_cli("plan", "ocrbench", "aime2025", "--shard", f"{i}/3", "--json").out) for i in (1, 2, 3)]
+    whole = json.loads(kvv_cli("plan", "ocrbench", "aime2025", "--json").out)
+    for key in ("requests", "prompt_tokens", "completion_tokens"):
+        assert sum(part[key] for part in parts) == pytest.approx(whole[key], rel=0.01)
+    assert all(part["requests"] < whole["requests"] for part in parts)
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "x"])

@@ -8,10 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from kvv.compare.compare import Comparison, DiscordantCase, label
-from kvv.compare.pairs import PairResult
+from kvv.compare.pairs import PairResult, outcome_of
 from kvv.compare.side import Measured, Service, Side
+from kvv.model import Outcome
 from kvv.report.document import Document, Estimate, Excerpt, Section, Table, Unit, Value
 from kvv.report.escape import jsonable
+from kvv.suite import SuiteKind
 
 #: version of the JSON form: fields may be added, never changed
 VERSION = 1
@@ -154,7 +156,19 @@ def _contract(found: Comparison) -> list[Section]:
         for r in found.contract
     ]
     columns = ("runs", "area", "n cases", "both keep", "both break", "only the first keeps", "only the second keeps", "open in either")
-    return [Section(title="Contract", tables=(Table(name="contract", columns=columns, rows=tuple(rows)),))]
+    kept = [_kept(i, side) for i, side in enumerate(found.sides)]
+    heads = ("", "vendor", "cases kept", "kept at the first answer", "broken", "open", "n cases asked")
+    tables = (Table(name="contract-runs", columns=heads, rows=tuple(kept)), Table(name="contract", columns=columns, rows=tuple(rows)))
+    return [Section(title="Contract", tables=tables)]
+
+
+def _kept(index: int, side: Side) -> tuple[Value, ...]:
+    """Counts of all contract cases of one run that were asked; the case itself, not a sample of anything, so without an interval."""
+    cases = [case for suite in side.suites.values() if suite.kind is not SuiteKind.BENCHMARK for case in suite.cases.values()]
+    asked = [case for case in cases if outcome_of(case) is not Outcome.SKIP]
+    outcomes = [outcome_of(case) for case in asked]
+    kept, broken = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
+    return (label(index), side.vendor, kept, sum(case.first_try for case in asked), broken, len(asked) - kept - broken, len(asked))
 
 
 def service_values(service: Service) -> tuple[Value, ...]:

@@ -26,12 +26,16 @@ class SampleResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """``samples`` are in order; one never asked is INCONCLUSIVE ``not-run``."""
+    """``samples`` are in order; one never asked is INCONCLUSIVE ``not-run``.
+
+    ``first_try``: a contract case that passed at its first answer, with no repeat to help it.
+    """
 
     area: Area
     level: Level
     cluster: str
     samples: tuple[SampleResult, ...]
+    first_try: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from kvv.compare.side import Measured, Service
 from kvv.config import ConfigError
 from kvv.report.document import Unit
 from kvv.report.text import plain
-from kvv.runfolder import STORE
+from kvv.runfolder import EXAMPLE, STORE
 from kvv.sides import service_of
 from kvv.store import Store, StoreError
 from kvv.verbs.documents import put
@@ -61,7 +61,7 @@ def history(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"DIR: {folder} is no folder")
     readings: list[Reading] = []
     notes: list[str] = []
-    for path in sorted(path for path in folder.iterdir() if (path / STORE).is_file() or (path / REPORT).is_file()):
+    for path in sorted(path for path in folder.iterdir() if path.name != EXAMPLE and ((path / STORE).is_file() or (path / REPORT).is_file())):
         try:
             readings += _readings(path, every=arguments.metrics == "all")
         except ConfigError as error:

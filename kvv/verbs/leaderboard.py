@@ -20,7 +20,7 @@ from kvv.report import markdown
 from kvv.report.document import markdown as to_markdown
 from kvv.report.escape import plain
 from kvv.report.view import RunView
-from kvv.runfolder import STORE
+from kvv.runfolder import EXAMPLE, STORE
 from kvv.runview import build_view
 from kvv.sides import finished, side_of
 from kvv.verbs.documents import put, write
@@ -51,7 +51,7 @@ def _sides(folder: Path) -> list[Side]:
         raise ConfigError(f"DIR: {folder} is no folder")
     if _holds_run(folder):
         return [_side(folder)]
-    inner = sorted(path for path in folder.iterdir() if path.is_dir() and _holds_run(path))
+    inner = sorted(path for path in folder.iterdir() if path.is_dir() and path.name != EXAMPLE and _holds_run(path))
     if len(inner) > RUNS_LIMIT:
         raise ConfigError(f"DIR: {folder} holds {len(inner)} runs, at most {RUNS_LIMIT} at once")
     found = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ def test_contract_cases_are_counted_by_area_and_listed_where_they_differ(sides: 
         ("p/only-b", "fails (not-refused)", "passes"),
         ("p/open", "is inconclusive (not-refused)", "passes"),
     ]
+
+
+def test_a_case_that_only_a_repeat_saved_is_counted(sides: Any) -> None:
+    a = sides.contract({"p/x": Outcome.PASS, "p/y": Outcome.PASS, "p/z": Outcome.SKIP})
+    a = replace(a, cases={name: replace(case, first_try=name == "p/x") for name, case in a.cases.items()})
+    found = compare([sides.side(a), sides.side(a, name="b")], RNG(0))
+    table = next(t for t in document(found).tables if t.name == "contract-runs")
+    assert table.rows[0] == ("A", "vendor-a", 2, 1, 0, 0, 2)
 
 
 def test_discordant_questions_come_with_both_answers_and_are_bounded(sides: Any) -> None:
