@@ -174,6 +174,10 @@ class Suite(ABC):
         """What the reference endpoint answers to this data set's prompts, right and wrong; [] where it needs no key."""
         return ()
 
+    def files(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> Iterable[tuple[str, str]]:
+        """Further files of a run's folder: path below it, and text."""
+        return ()
+
     @abstractmethod
     def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
         """One row per metric, exactly one of them primary; [] for suites judged case by case."""
@@ -217,6 +221,7 @@ BUILT_IN: Mapping[str, str] = {
     "mmmu_pro": "MmmuProSuite",
     "aime2025": "Aime2025Suite",
     "toolcall": "ToolcallSuite",
+    "swebench": "SwebenchSuite",
     "beam": "BeamSuite",
 }
 
