@@ -300,13 +300,13 @@ class UsageReport:
     def count(self, name: str) -> int | None:
         """A top-level integer count, or None where it is absent or no integer."""
         value = self.raw.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return value if value.__class__ is int else None
 
     def detail(self, group: str, name: str) -> int | None:
         """A count inside ``prompt_tokens_details`` or ``completion_tokens_details``."""
         inner = self.raw.get(group)
-        value = inner.get(name) if isinstance(inner, Mapping) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        value = inner.get(name) if isinstance(inner, dict) else None
+        return value if value.__class__ is int else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Protocol, Self
 
 from kvv.config import ConfigError, RunConfig, read_key
 from kvv.job import Job, control_request, generator_for
-from kvv.model import Answered, Ask, Case, Level, Outcome, Role, Verdict
+from kvv.model import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
 from kvv.outcome import Standing, assess
 from kvv.plan import PlannedSuite, in_order
 from kvv.reading import Limits, Received
@@ -25,7 +25,7 @@ from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler, Stop, Work
 from kvv.store import Store
-from kvv.suite import Suite, SuiteKind
+from kvv.suite import Judge, Suite, SuiteKind
 from kvv.transport import Endpoint, EndpointError, Transport
 from kvv.workers import Workers
 
@@ -105,7 +105,7 @@ class _Runner:
 
     async def run(self, progress: ProgressFactory) -> Ending:
         config = self._job.config
-        budget = Budget(bounds=_bounds(config), prices=self._job.prices)
+        budget = Budget(bounds=_bounds(config), prices=self._job.prices, judge_prices=self._job.plan.judge_prices)
         if self._resumed:
             _count_earlier(budget, self._store)
         limiters = {role: Limiter(fixed=config.concurrency, max_tokens=config.max_inflight_tokens) for role in self._endpoints}
@@ -142,6 +142,9 @@ class _Runner:
 
     async def _waves(self, scheduler: Scheduler) -> Ending:
         found = await scheduler.reach()
+        judge = self._judge_request()
+        if judge is not None and not scheduler.stop:
+            found = await scheduler.reach_judge(judge)
         ending = Ending(configuration=found.standing in (Standing.CONFIGURATION, Standing.REFUSED))
         if not scheduler.stop:
             for kinds in ((SuiteKind.GATE,), (SuiteKind.CONTRACT,), (SuiteKind.BENCHMARK,)):
@@ -153,6 +156,13 @@ class _Runner:
             await self._end_wave(scheduler)
         ending.stop = scheduler.stop
         return ending
+
+    def _judge_request(self) -> Request | None:
+        """The simplest request to the judge, as it will be asked; None where no planned suite has one."""
+        judge = next((item.context.judge for item in self._planned.values() if item.context.judge is not None and item.cases), None)
+        if judge is None or Role.JUDGE not in self._endpoints:
+            return None
+        return Request(body=Judge.body(judge.fields(), "Reply with exactly: ready"), role=Role.JUDGE, purpose="liveness")
 
     async def _end_wave(self, scheduler: Scheduler) -> None:
         again = list(self._unsettled.values())[:END_WAVE]

@@ -19,7 +19,7 @@ from kvv.model import Answered, Ask, Case, Done, Exec, Executed, Identity, Outco
 from kvv.outcome import RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
 from kvv.reading import Received
-from kvv.rules import rules_for
+from kvv.rules import Rules, rules_for
 from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health, sentence
@@ -309,14 +309,18 @@ class Scheduler:
             if self.stop:
                 raise _Stopped
             self._budget.count_request()
-            rules = rules_for(self._profile, request, moonshot_stream=self._moonshot_stream) if request.role is not Role.JUDGE else None
+            rules = self._rules(request)
             received = await self._transport.send(
                 request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=keep_frames, deadline=self._budget.remaining_s()
             )
-        cost = self._budget.count_usage(received.observation) if request.role is not Role.JUDGE else None
+        cost = self._cost(request, received)
         self._store.put_exchange(received, request, body, cost=cost)
         self._observer.exchanged(received, limiter.limit)
         return received
+
+    def _rules(self, request: Request) -> Rules | None:
+        """The judge's wire is not what is verified."""
+        return rules_for(self._profile, request, moonshot_stream=self._moonshot_stream) if request.role is not Role.JUDGE else None
 
     def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
         limiter = self._limiters[role]
@@ -391,8 +395,7 @@ class Scheduler:
 
     async def reach(self) -> Assessment:
         """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
-        pauses = tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Standing.UNAVAILABLE] - 1))
-        found = await self._probe(pauses)
+        found = await self._probe(_reach_pauses())
         if found.standing is not Standing.ANSWERED and not self.stop:
             wrong = sentence(found, started=False)
             budget = self._budget.exceeded()
@@ -402,14 +405,25 @@ class Scheduler:
                 self.halt(found.reason if found.standing is Standing.CONFIGURATION else f"unreachable-{found.reason}", wrong)
         return found
 
-    async def _probe(self, pauses: tuple[float, ...]) -> Assessment:
+    async def reach_judge(self, request: Request) -> Assessment:
+        """Is the judge there? Asked before the first question: a judge that is not would waste prompts of a million tokens."""
+        found = await self._probe(_reach_pauses(), request)
+        if found.standing is not Standing.ANSWERED and not self.stop:
+            self.halt(f"judge-{found.reason}", sentence(found, started=False).replace("the endpoint", "the judge").replace("this is", "the judge is"))
+        return found
+
+    def _cost(self, request: Request, received: Received) -> float | None:
+        count = self._budget.count_judge if request.role is Role.JUDGE else self._budget.count_usage
+        return count(received.observation)
+
+    async def _probe(self, pauses: tuple[float, ...], request: Request | None = None) -> Assessment:
         """Send the control until it is answered or the pauses are used up; past the limiter and the closed road."""
-        request = self._control_request
+        request = request or self._control_request
         body = encode(request.body)
         probe = next(self._probes)
         for attempt, pause in enumerate((*pauses, None), start=1):
             identity = Identity(case="kvv/reachability", sample=probe, step=0, ask=0, purpose="liveness")
-            rules = rules_for(self._profile, request, moonshot_stream=self._moonshot_stream)
+            rules = self._rules(request)
             self._budget.count_request()
             received = await self._transport.send(
                 request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=True, deadline=self._budget.remaining_s()
@@ -418,12 +432,16 @@ class Scheduler:
             if found.standing is not Standing.ANSWERED:
                 # nobody answered: what is odd about the silence is no verdict on the endpoint
                 received = replace(received, findings=())
-            self._store.put_exchange(received, request, body, cost=self._budget.count_usage(received.observation))
+            self._store.put_exchange(received, request, body, cost=self._cost(request, received))
             too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
             if not found.retry or pause is None or too_long or self.stop or self._budget.exceeded():
                 return found
             await self._pause(max(pause, found.retry_after_s or 0.0))
         raise AssertionError("unreachable")
+
+
+def _reach_pauses() -> tuple[float, ...]:
+    return tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Standing.UNAVAILABLE] - 1))
 
 
 def _repeated_by_the_case(found: Assessment) -> bool:
