@@ -15,6 +15,7 @@ from kvv.suites.swebench.patches import files_of
 
 WORKDIR = "/testbed"
 MODES = ("tools", "text")
+SETS = ("verified", "lite", "full", "multilingual")
 
 #: mini-swe-agent's published limits: steps, US dollars, seconds a command; no limit on the agent's whole time
 STEPS, COST, COMMAND_S = 250, 3.0, 60.0
@@ -38,6 +39,15 @@ _TEST_COMMANDS: Mapping[str, str] = {
 _NO_TESTS = (".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
 
 
+def variant_of(variant: str) -> tuple[str, str] | None:
+    """The set and the agent's mode that a variant names, in any order; None where it names anything else."""
+    parts = variant.split("-") if variant else []
+    sets, modes = [part for part in parts if part in SETS], [part for part in parts if part in MODES]
+    if len(sets) + len(modes) != len(parts) or len(sets) > 1 or len(modes) > 1:
+        return None
+    return (sets[0] if sets else SETS[0], modes[0] if modes else MODES[0])
+
+
 def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """JSON-like. ``unusable`` says why a row cannot be graded: its case is a SKIP with that reason, not a row less."""
     settings, prices = context.settings, context.profile.prices
@@ -47,7 +57,7 @@ def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "repo": row["repo"],
         "stratum": row["repo"],
         "task": row["problem_statement"],
-        "mode": settings.variant if settings.variant in MODES else MODES[0],
+        "mode": (variant_of(settings.variant) or ("", MODES[0]))[1],
         "commits": task is not None,
         "body": context.body([]),
         "stream": settings.stream,
