@@ -6,7 +6,7 @@ samples or scores: the mean of per-case differences, t or BCa, clustered (kvv.st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -252,13 +252,3 @@ def outcome_of(case: CaseResult) -> Outcome:
     """A contract case's one verdict; of several samples the worst."""
     order = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.SKIP)
     return min((s.outcome for s in case.samples), key=order.index)
-
-
-def sample_means(suite: SuiteResult, measure: Measure) -> Mapping[str, float]:
-    """Case id -> mean of the concluded samples' values."""
-    found = {}
-    for case_id, case in suite.cases.items():
-        values = [v for s in case.samples if (v := _value(s, measure.key)) is not None]
-        if values:
-            found[case_id] = sum(values) / len(values)
-    return found
