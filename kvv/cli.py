@@ -14,6 +14,7 @@ from types import FrameType
 
 from kvv import __version__
 from kvv.options import Parser, add_output_options, add_run_options
+from kvv.options_compared import add_compared_verbs
 from kvv.usage import ConfigError, text_problem
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
@@ -92,6 +93,8 @@ def build_parser() -> Parser:
     selftest.add_argument("--fault", nargs="+", action="extend", default=[], metavar="ID", help="these alone, with variations as in B19:stream+1in4")
     selftest.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
+    add_compared_verbs(verbs)
+
     imported = verbs.add_parser("import", help="recorded results of another tool become a run, re-scored under our rules")
     imported.add_argument("tool", choices=("k2vv", "mmmu-pro", "beam"))
     imported.add_argument("file", metavar="FILE")
@@ -135,6 +138,26 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import selftest
 
             chosen = selftest.selftest
+        case "compare":
+            from kvv.verbs import compare
+
+            chosen = compare.compare
+        case "gate" | "baseline":
+            from kvv.verbs import gate
+
+            chosen = {"gate": gate.gate, "baseline": gate.baseline}[name]
+        case "leaderboard":
+            from kvv.verbs import leaderboard
+
+            chosen = leaderboard.leaderboard
+        case "history":
+            from kvv.verbs import history
+
+            chosen = history.history
+        case "merge":
+            from kvv.verbs import merge
+
+            chosen = merge.merge
         case "import":
             from kvv.verbs import imports
 

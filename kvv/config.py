@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kvv.model import Surface
+from kvv.shard import parse_shard
 from kvv.usage import ConfigError as ConfigError
 from kvv.usage import text_problem
 
@@ -158,6 +159,10 @@ def _variable_name(value: str) -> str:
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 
 
+def _shard(value: str) -> str:
+    return str(parse_shard(value))
+
+
 class RunConfig(BaseModel):
     """Every option of a run. Times in seconds, money in US dollars, prices per million tokens."""
 
@@ -172,6 +177,7 @@ class RunConfig(BaseModel):
     extra_body: Annotated[dict[str, Any], BeforeValidator(_extra_body)] = {}
     judge_base_url: str | None = None
     judge_model: str | None = None
+    second_judge_model: str | None = None
     judge_api_key_env: VariableName = "KVV_JUDGE_API_KEY"
     other_model: str | None = None
 
@@ -190,9 +196,11 @@ class RunConfig(BaseModel):
     variant: str | None = None
     data: Annotated[dict[str, str], BeforeValidator(_pairs)] = {}
     tokenizer: str | None = None
+    sandbox: Literal["bwrap", "docker", "none"] | None = None
     reference: tuple[str, ...] = ()
     as_reference: str | None = None
     seed: int = 0
+    shard: Annotated[str, AfterValidator(_shard)] | None = None
 
     thinking: Literal["on", "off"] | None = None
     think_mode: Literal["none", "kimi", "opensource"] | None = None

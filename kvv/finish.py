@@ -64,6 +64,7 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     try:
         for name, render in FILES.items():
             (folder / name).write_text(render(view), "utf-8", newline="\n")
+        write_suite_files(store, folder)
     except OSError as error:
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
         raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
@@ -71,6 +72,18 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     if config.as_reference:
         write_as_reference(Path(config.as_reference), store, view)
     return view.run.exit_code
+
+
+def write_suite_files(store: Store, folder: Path) -> None:
+    """What suites have beside the reports, such as predictions that another grader can read."""
+    for recorded in recorded_suites(store.meta()):
+        pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
+        for name, content in recorded.suite.files(pairs, recorded.context):
+            path = (folder / name).resolve()
+            if not path.is_relative_to(folder.resolve()):
+                raise ValueError(f"{recorded.suite.id} names a file outside of the run's folder: {name!r:.100}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, "utf-8", errors="replace", newline="\n")
 
 
 def say(config: RunConfig, view: RunView, folder: Path) -> None:
@@ -93,7 +106,14 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> None:
         for pair in PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
     )
     digests = {entry["id"]: entry["dataset"]["sha256"] for entry in meta["suites"] if entry["dataset"]}
-    header = Header(model=meta["model"], run_id=view.run.run_id, created=view.run.finished, source=meta["base_url"], data_sha256=digests)
+    header = Header(
+        model=meta["model"],
+        run_id=view.run.run_id,
+        created=view.run.finished,
+        source=meta["base_url"],
+        source_sha256=meta.get("source_sha256", ""),
+        data_sha256=digests,
+    )
     try:
         write_reference(path, header, pairs)
     except OSError as error:

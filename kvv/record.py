@@ -47,6 +47,7 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "preset": config.preset or "",
         "policy": job.policy.model_dump(mode="json"),
         "in_process": job.in_process,
+        "sandbox": job.sandbox,
         "contract_only": job.contract_only,
         "suites": [suite_meta(item) for item in job.plan.suites],
         "skipped": [

@@ -67,8 +67,6 @@ async def judge_replies(workers: Workers, suite: Suite, case: Case, replies: lis
             return found
         return replay(suite, case, replies)
     except (WorkerTimeout, WorkerDied) as error:
-        if (known := suite.unscored(case, tuple(replies))) is not None:
-            return known
         reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
         return Verdict(case=case.id, sample=case.sample, outcome=Outcome.INCONCLUSIVE, reason=reason, scorer=suite.version)
     except WorkerError as error:

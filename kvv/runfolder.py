@@ -27,6 +27,8 @@ CONFIG = "run.toml"
 #: host labels that name no vendor
 GENERIC_LABELS = frozenset({"api", "www", "inference", "gateway", "llm", "openai", "v1", "com", "ai", "net", "org", "io", "cn", "dev", "co", "xyz"})
 NAME_LIMIT = 99
+#: the committed example under reports/ is nobody's newest run; it is read where it is named
+EXAMPLE = "example"
 _STAMP_FORM = "%Y%m%dT%H%M%SZ"
 _STAMP = re.compile(r"\d{8}T\d{6}Z")
 
@@ -46,10 +48,10 @@ def slug(text: str, limit: int = 32) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:limit].strip("-.") or "unnamed"
 
 
-def create_folder(out: str, base_url: str | None, model: str) -> Path:
+def create_folder(out: str, vendor: str, model: str) -> Path:
     """``<out>/<utc>-<vendor>-<model>-<hash>/``, new, with no colon or slash from names and under 100 characters."""
     stamp = datetime.now(UTC).strftime(_STAMP_FORM)
-    name = f"{stamp}-{vendor_of(base_url)}-{slug(model)}-{secrets.token_hex(3)}"[:NAME_LIMIT]
+    name = f"{stamp}-{vendor}-{slug(model)}-{secrets.token_hex(3)}"[:NAME_LIMIT]
     folder = Path(out) / name
     try:
         folder.mkdir(parents=True)
@@ -100,7 +102,8 @@ def runs_under(out: str | Path) -> list[Path]:
     The name begins with the second of the start; of the same second, the one whose run.toml was put first. A folder
     with a name of its own goes by its run.toml alone.
     """
-    return sorted((path.parent for path in Path(out).glob(f"*/{CONFIG}") if (path.parent / STORE).is_file()), key=_begun)
+    found = (path.parent for path in Path(out).glob(f"*/{CONFIG}") if (path.parent / STORE).is_file())
+    return sorted((folder for folder in found if folder.name != EXAMPLE), key=_begun)
 
 
 def _begun(folder: Path) -> tuple[str, int, str]:

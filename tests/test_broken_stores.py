@@ -17,13 +17,18 @@ from kvv.store import Store
 #: the one case of the run below
 CASE = "aime2025/own-02"
 
-VERBS: dict[str, Callable[[str], tuple[str, ...]]] = {
-    "report": lambda folder: ("report", folder),
-    "report-html": lambda folder: ("report", folder, "--format", "html"),
-    "show": lambda folder: ("show", CASE, "--run", folder),
-    "show-rule": lambda folder: ("show", folder, "--rule", "*"),
-    "score": lambda folder: ("score", folder),
-    "resume": lambda folder: ("resume", folder),
+#: from the damaged run's folder and a whole one to a command line
+VERBS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
+    "report": lambda folder, whole: ("report", folder),
+    "report-html": lambda folder, whole: ("report", folder, "--format", "html"),
+    "show": lambda folder, whole: ("show", CASE, "--run", folder),
+    "show-rule": lambda folder, whole: ("show", folder, "--rule", "*"),
+    "score": lambda folder, whole: ("score", folder),
+    "resume": lambda folder, whole: ("resume", folder),
+    "compare": lambda folder, whole: ("compare", folder, whole),
+    "gate": lambda folder, whole: ("gate", folder, "--baseline", whole),
+    "merge": lambda folder, whole: ("merge", folder, whole),
+    "baseline": lambda folder, whole: ("baseline", "accept", folder),
 }
 
 
@@ -65,10 +70,10 @@ REQUIRED += ("in_process", "contract_only", "suites", "skipped", "profile_reason
 
 
 @pytest.mark.parametrize("key", REQUIRED)
-def test_a_record_without_one_of_its_keys_is_named(key: str, broken: Any, kvv_cli: Any) -> None:
+def test_a_record_without_one_of_its_keys_is_named(key: str, broken: Any, whole: Path, kvv_cli: Any) -> None:
     folder = broken("DELETE FROM meta WHERE key = ?", (key,))
-    for verb in ("report", "show", "show-rule", "score", "resume"):
-        ran = kvv_cli(*VERBS[verb](folder))
+    for verb in VERBS:
+        ran = kvv_cli(*VERBS[verb](folder, str(whole)))
         assert refused(ran), (verb, ran)
         assert key in ran.err
 
@@ -77,7 +82,7 @@ def test_these_are_all_keys_that_a_run_writes(whole: Path) -> None:
     with Store.open(whole / "store.sqlite", read_only=True) as store:
         written = set(store.meta())
     assert set(REQUIRED) <= written
-    assert written - set(REQUIRED) <= {"finished", "stop", "blocked", "configuration", "server_counts"}
+    assert written - set(REQUIRED) <= {"finished", "stop", "blocked", "configuration", "server_counts", "shard", "sandbox"}
     assert run_meta.__name__ == "run_meta"
 
 
@@ -104,11 +109,12 @@ def test_a_record_of_another_shape_never_ends_in_a_traceback(key: str, value: by
         "DROP TABLE finding",
     ],
 )
-def test_damaged_rows_are_refused_by_whoever_reads_them(statement: str, broken: Any, kvv_cli: Any) -> None:
+def test_damaged_rows_are_refused_by_whoever_reads_them(statement: str, broken: Any, whole: Path, kvv_cli: Any) -> None:
     told = 0
     for command in VERBS.values():
-        ran = kvv_cli(*command(broken(statement)))
-        unharmed = ran.code in (0, 3) or "--rule: no finding" in ran.err  # it reads nothing of what is damaged
+        ran = kvv_cli(*command(broken(statement), str(whole)))
+        # it reads nothing of what is damaged
+        unharmed = ran.code in (0, 3) or "--rule: no finding" in ran.err or "is no shard" in ran.err
         assert refused(ran) or (unharmed and "internal" not in ran.said), (statement, ran)
         told += refused(ran)
     assert told
@@ -120,7 +126,7 @@ def test_a_file_that_is_no_store_is_refused_by_every_verb(content: bytes, whole:
     shutil.copytree(whole, folder)
     (folder / "store.sqlite").write_bytes(content)
     for command in VERBS.values():
-        assert refused(kvv_cli(*command(str(folder))))
+        assert refused(kvv_cli(*command(str(folder), str(whole))))
 
 
 def test_a_store_cut_in_the_middle_is_refused_or_read(whole: Path, tmp_path: Path, kvv_cli: Any) -> None:
@@ -138,7 +144,7 @@ def test_a_store_cut_in_the_middle_is_refused_or_read(whole: Path, tmp_path: Pat
 
 def test_every_verb_that_takes_a_run_is_tried_here() -> None:
     verbs = next(action for action in build_parser()._actions if action.dest == "verb").choices or {}
-    taking = {name for name, parser in dict(verbs).items() if any(action.dest == "run" for action in parser._actions)}
+    taking = {name for name, parser in dict(verbs).items() if any(action.dest in ("run", "runs") for action in parser._actions)}
     assert taking == {name.partition("-")[0] for name in VERBS}
 
 

@@ -34,6 +34,8 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
         assert row["verdict"] == "pass"
         assert row["reference"]["kind"] == "server-count"
         assert row["n_concluded"] == row["n_planned"] > 0
+    planned = json.loads(kvv_cli("plan", "--json").out)
+    assert 0.9 < (planned["requests"] + planned["judge_calls"]) / report["traffic"]["requests"] < 1.1
     again = kvv_cli("report", str(ran.folder), "--format", "json")
     assert again.out == (ran.folder / "report.json").read_text("utf-8")
     rescored = kvv_cli("score", str(ran.folder))

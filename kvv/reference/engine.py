@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvv.reference import faults as catalogue
-from kvv.reference import render, sight
+from kvv.reference import render, scripted, sight
 from kvv.reference.answers import AnswerKey, Asks, Drawn, Stats, draw
 from kvv.reference.completion import Choice, Usage, limited
 from kvv.reference.compose import Draft, Setting, compose, with_bias, with_minimum
-from kvv.reference.config import JsonObject, ReferenceConfig
+from kvv.reference.config import Answer, JsonObject, ReferenceConfig
 from kvv.reference.errors import ApiError, error_body
 from kvv.reference.faults.model import Fault, Respond, Turn
 from kvv.reference.faults.selection import select
@@ -147,21 +147,26 @@ class Engine:
         self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, prompt_tokens: int, cap: int, outcome: Outcome
     ) -> tuple[tuple[Choice, ...], Usage]:
         text = "" if request.last_user is None else request.last_user.text
-        entry = self._key.find(request.last_user)
+        entry = self._key.find(request.last_user) or self._key.find_scripted(request)
         turn.ask = self._asks.take(text)
         outcome.asked = (text, turn.ask)
-        right = entry is None or draw(self.config.seed, text, turn.ask) < self.config.accuracy
-        if entry is not None or sight.answer(request) is not None:
-            for fault in faults:
-                if fault.on_right is not None:
-                    right = fault.on_right(turn, right)
-        if entry is not None:
-            outcome.drawn = Drawn(answer=entry, ask=turn.ask, right=right)
-        reply = None if outcome.drawn is None else outcome.drawn.reply
-        choices = tuple(
-            self._choice(turn, faults, request, Setting(seed=self.config.seed, ask=turn.ask, choice=index, reply=reply, misread=not right), cap)
+        at = scripted.place(entry, request) if entry is not None and entry.right.turns else None
+        right = self._right(turn, faults, request, entry, at)
+        drawn = None if entry is None else Drawn(answer=entry, ask=turn.ask, right=right)
+        if at is None or (entry is not None and at.ends(entry, right=right)):
+            outcome.drawn = drawn  # of a script only the end counts
+        settings = (
+            Setting(
+                seed=self.config.seed,
+                ask=turn.ask,
+                choice=index,
+                reply=None if drawn is None else drawn.reply,
+                misread=not right,
+                turn=None if at is None else at.turn,
+            )
             for index in range(request.n)
         )
+        choices = tuple(self._choice(turn, faults, request, setting, cap) for setting in settings)
         usage = Usage(
             prompt=prompt_tokens,
             cached=turn.cached,
@@ -177,10 +182,22 @@ class Engine:
                 choices = fault.on_choices(turn, choices)
         return choices, usage
 
+    def _right(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, entry: Answer | None, at: scripted.Place | None) -> bool:
+        """Whether the entry is answered rightly this time; a script stays what its first turns have made it."""
+        if entry is not None and at is not None and not at.decides(entry):
+            return at.right is not False
+        text = "" if request.last_user is None else request.last_user.text
+        right = entry is None or draw(self.config.seed, text, turn.ask) < self.config.accuracy * entry.ease
+        if entry is not None or sight.answer(request) is not None:
+            for fault in faults:
+                if fault.on_right is not None:
+                    right = fault.on_right(turn, right)
+        return right
+
     def _choice(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, setting: Setting, cap: int) -> Choice:
         draft = compose(request, setting)
         if request.logit_bias:
-            draft = with_bias(draft, request, self._shown_ids)
+            draft = with_bias(draft, request, {**self._shown_ids, **self._said_ids(request)})
         if request.min_tokens:
             draft = with_minimum(draft, request)
         if request.include_internal_content or request.logprobs:
@@ -190,6 +207,11 @@ class Engine:
                 draft = fault.on_draft(turn, draft, setting.choice)
         ids = tuple(render.call_id(self.variant.ids, call.name, request.past_calls + at) for at, call in enumerate(draft.calls))
         return limited(draft, request, index=setting.choice, ids=ids, cap=cap, named_finish=self.variant.named_finish)
+
+    @staticmethod
+    def _said_ids(request: ChatRequest) -> dict[int, str]:
+        """Ids of the prompt's own tokens: who has the tokeniser can name any, and the endpoint's has no list of them."""
+        return {token_id(token): token for message in request.messages for token in tokenize(message.text)}
 
     def _remember_ids(self, draft: Draft) -> None:
         """Ids that a client has seen can be named in logit_bias later."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kvv.model import Gate, Level, Outcome, Stat
 from kvv.report.escape import percent, plain
-from kvv.report.view import RunView
+from kvv.report.view import RunView, shown_metric
 
 __all__ = ["brief", "plain", "render"]
 
@@ -74,7 +74,8 @@ def _rows(stats: Sequence[Stat]) -> list[str]:
         bounds = f", bounds {percent(s.worst_case)}–{percent(s.best_case)}" if s.n_inconclusive else ""
         reference = f", reference {percent(s.reference.value)} ({s.reference.kind}, n {s.reference.n})" if s.reference else ""
         mark = "*" if s.primary else " "
-        lines.append(f"  {mark} {plain(s.suite, 40)} {plain(s.metric, 40)}: {percent(s.estimate)} {interval}, {n}{bounds}{plain(reference, 120)}")
+        name = f"{plain(s.suite, 40)} {plain(shown_metric(s), 40)}"
+        lines.append(f"  {mark} {name}: {percent(s.estimate)} {interval}, {n}{bounds}{plain(reference, 120)}")
     return ["", *_some(lines, 2 * LISTED)]
 
 

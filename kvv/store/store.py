@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kvv.gateway import Ending
 from kvv.model import Answered, Case, Executed, Finding, Identity, Outcome, Reply, Request, Role, Upstream, Verdict
 from kvv.store import schema
 from kvv.store.codec import codec, dump_json, tag
@@ -310,6 +311,10 @@ class Store:
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
         """Answered exchanges of one role, in the order they were put; what was refused or broke off has no timing of its own."""
         return self._stream(lambda reader: reader.timing_samples(suite, role))
+
+    def endings(self, *, role: Role = Role.TARGET) -> Iterator[Ending]:
+        """How each attempt at one role's endpoint ended, in the order they were put."""
+        return self._stream(lambda reader: reader.endings(role))
 
     def upstreams(self, *, role: Role = Role.TARGET) -> dict[Upstream, int]:
         """Who really answered -> number of exchanges, the most frequent first."""

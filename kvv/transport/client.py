@@ -40,6 +40,8 @@ from kvv.wire.encode import EncodedBody
 CONNECT_S, FIRST_BYTE_S, IDLE_S = 10.0, 600.0, 120.0
 #: prefill may take this much longer for each expected prompt token (a slow engine reads about 1,000 a second)
 FIRST_BYTE_S_PER_TOKEN = 0.001
+#: where nobody counted the prompt's tokens
+BYTES_PER_TOKEN = 4
 #: shorter than the idle limit of common servers (gunicorn 2 s, uvicorn and node 5 s), so that few requests meet a closing one
 KEEP_ALIVE_S = 1.5
 #: after so many requests lost to closing connections, connections are not reused for a while
@@ -111,7 +113,7 @@ class Transport:
             redact=None,  # done below, once, over everything
         )
         call = _Call(reader, Detector(self._redactor))
-        connect, first_byte, idle = self._patience(request)
+        connect, first_byte, idle = self._patience(request, body.size)
         watch = Watch(first_byte=first_byte, idle=idle, deadline=deadline)
         fault: Fault | None = None
         try:
@@ -138,12 +140,13 @@ class Transport:
             suspicious = True
         return self._redactor.value(received) if suspicious else received
 
-    def _patience(self, request: Request) -> tuple[float, float, float]:
-        """Seconds to connect, to the first byte and between bytes; prefill time grows with the prompt unless the request says."""
+    def _patience(self, request: Request, size: int) -> tuple[float, float, float]:
+        """Seconds to connect, to the first byte and between bytes, for a body of ``size`` bytes; prefill time grows with the prompt."""
         own, run = request.timeouts, self._timeouts
         connect = own.connect or run.connect or CONNECT_S
-        scaled = (run.first_byte or FIRST_BYTE_S) + request.expect_prompt_tokens * FIRST_BYTE_S_PER_TOKEN
-        return connect, own.first_byte or scaled, own.idle or run.idle or IDLE_S
+        tokens = request.expect_prompt_tokens or size // BYTES_PER_TOKEN
+        first_byte = (own.first_byte or run.first_byte or FIRST_BYTE_S) + tokens * FIRST_BYTE_S_PER_TOKEN
+        return connect, first_byte, own.idle or run.idle or IDLE_S
 
 
 class _Channel:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -19,7 +21,9 @@ from kvv.reach import WRONG_ADDRESS, advice
 from kvv.record import check_meta, run_meta
 from kvv.report.escape import plain
 from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
-from kvv.runfolder import STORE, create_folder, write_config
+from kvv.runfolder import STORE, create_folder, vendor_of, write_config
+from kvv.sandbox import WARNING
+from kvv.sharding import sharded
 from kvv.store import Store, StoreError, WriteError
 from kvv.verbs.plan import plan_table
 
@@ -28,25 +32,29 @@ SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
 
 
 def start(config: RunConfig, *, contract_only: bool) -> int:
-    job = prepare(config, contract_only=contract_only)
+    job, part = sharded(prepare(config, contract_only=contract_only))
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
+    if part is not None:
+        _say(config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases")
     if not job.plan.suites:
         raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
     if job.prices is not None and not config.quiet:
         print(plan_table(job), file=sys.stderr)
     guard(job)
+    if job.sandbox == "none":
+        print(WARNING, file=sys.stderr)
     check_endpoints(job)
-    store, folder = _begin(job)
+    store, folder = _begin(job, part)
     return _drive(job, store, folder, resumed=False)
 
 
-def _begin(job: Job) -> tuple[Store, Path]:
+def _begin(job: Job, part: Mapping[str, Any] | None) -> tuple[Store, Path]:
     """The run's folder with its store and plan, which becomes a run that can be found once all of it is there."""
-    folder = create_folder(job.config.out, job.config.base_url, job.model)
+    folder = create_folder(job.config.out, vendor_of(job.config.base_url), job.model)
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
-            store = Store.create(folder / STORE, run_meta(job, folder.name, __version__))
+            store = Store.create(folder / STORE, {**run_meta(job, folder.name, __version__), "shard": part})
             undo.push(lambda *raised: _abandon(store))
             _put_plan(job, store)
         except StoreError as error:
@@ -68,7 +76,7 @@ def go_on(folder: Path, config: RunConfig) -> int:
         with ExitStack() as undo:
             store = undo.enter_context(Store.open(folder / STORE))
             meta = check_meta(store)
-            job = prepare(config, contract_only=bool(meta["contract_only"]))
+            job, _ = sharded(prepare(config, contract_only=bool(meta["contract_only"])))
             _same_plan(job, store)
             undo.pop_all()
         return _drive(job, store, folder, resumed=True)

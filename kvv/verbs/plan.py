@@ -10,6 +10,7 @@ from kvv.config import load_config
 from kvv.job import Job, prepare
 from kvv.plan import PlannedSuite, cost_of
 from kvv.report.escape import plain
+from kvv.sharding import sharded
 from kvv.stats.power import binary_design
 from kvv.stats.power import detectable as detectable_loss
 from kvv.suite import SuiteKind
@@ -19,7 +20,7 @@ def plan(arguments: argparse.Namespace) -> int:
     from kvv.verbs.run import flags_of
 
     config = load_config(flags_of(arguments))
-    job = prepare(config)
+    job, _ = sharded(prepare(config))
     print(json.dumps(plan_facts(job), indent=2) if config.json_output else plan_table(job))
     return 0
 
@@ -37,6 +38,7 @@ def plan_facts(job: Job) -> dict[str, Any]:
         "cached_tokens": job.plan.cached_tokens,
         "judge_calls": job.plan.judge_calls,
         "cost_usd": job.plan.cost,
+        "judge_cost_usd": job.plan.judge_cost,
         "cost_cached_usd": job.plan.cost_cached,
     }
 
@@ -88,7 +90,14 @@ def _cached(job: Job, item: PlannedSuite) -> str:
         if job.plan.prices is not None:
             cost = cost_of(job.plan.prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens)
             found += f" (about ${cost:,.2f} with perfect prefix caching)"
-    return f"{found}, about {item.judge_calls:,} calls of the judge" if item.judge_calls else found
+    return found + _judge(job, item) if item.judge_calls else found
+
+
+def _judge(job: Job, item: PlannedSuite) -> str:
+    calls, prices = f", about {item.judge_calls:,} calls of the judge", job.plan.judge_prices
+    if prices is not None:
+        return f"{calls}{_money(cost_of(prices, *item.judge_tokens))}"
+    return calls if job.in_process else f"{calls} (price not known)"
 
 
 def _tokens(n: int) -> str:

@@ -90,7 +90,7 @@ def score(arguments: argparse.Namespace) -> int:
 
 def show(arguments: argparse.Namespace) -> int:
     from kvv.report.view import CheckRow
-    from kvv.runview import evidence_exchange, shown
+    from kvv.runview import crash_rate, evidence_exchange, shown
 
     if arguments.rule:
         from kvv.verbs.findings import show_findings
@@ -107,10 +107,11 @@ def show(arguments: argparse.Namespace) -> int:
             case = store.case(case_id)
         except UnknownCaseError as error:
             raise ConfigError(f"CASE: {error}{_suggestion(store, case_id)}") from error
-        verdict = store.verdict(case_id, int(number or 0))
-        if verdict is None:
+        stored_verdict = store.verdict(case_id, int(number or 0))
+        if stored_verdict is None:
             print(plain(f"{arguments.case} has no verdict in {folder}: it was not concluded"))
             return 3
+        verdict = crash_rate(store, meta).weighed(stored_verdict)
         row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level))
         stored = evidence_exchange(store, verdict)
     if arguments.json_output:

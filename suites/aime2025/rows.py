@@ -136,22 +136,15 @@ def _interval(values: list[float]) -> tuple[float, float] | None:
 
 def comparability(version: str, scorers: list[str], context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
-    dataset, settings = context.dataset, context.settings
+    dataset = context.dataset
     return {
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
         "prompt": "KVV: problem, empty line, instruction to put the final answer within \\boxed{}",
-        "sampling": {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "max_tokens": settings.max_tokens,
-            "stream": settings.stream,
-            "samples": settings.samples,
-        },
+        "sampling": context.sampling(),
         "preset": context.preset,
         "scorer": "math-verify on the visible completion, first parsed object, verify(strict=False)",
         "scorer_version": ", ".join(scorers) or version,
-        "failures_in_denominator": "a failed request is in n_planned and in both bounds, not in the value; an answer that math-verify does not get "
-        "through in time goes by the strict reading; a refused valid request counts as wrong; "
-        "kvv_value leaves failed and refused requests out, as KVV does",
+        "failures_in_denominator": "a failed request or an unscorable answer is in n_planned and in both bounds, not in the value; "
+        "a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV does",
     }

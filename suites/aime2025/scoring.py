@@ -5,9 +5,7 @@ configuration, the first parsed object is compared with the gold answer (parsed 
 and any exception is a wrong answer. It takes the last number of a text without a box, so a truncated answer may earn a point.
 
 ``score`` may hang or exhaust memory on hostile text: it is called in a worker process that is killed on a time-out, with math-verify's
-own alarms off (they fail outside the main thread). Under KVV's rule a text that math-verify's alarms (5 s to parse, 5 s to compare) cut
-short is a wrong answer. How much is done in ten seconds is our machine's matter, though, and no verdict may rest on it alone: where the
-lenient reading does not come in its time, the strict one stands for both. A box with the right integer stays right, all else is wrong.
+own alarms off (they fail outside the main thread).
 """
 
 from __future__ import annotations
@@ -45,15 +43,14 @@ class Score:
 def score(answer: str, gold: str) -> Score:
     """Both readings of a visible completion. Never raises for any text; may not return in time (see the module)."""
     lenient, shown = _lenient(answer, gold)
-    strict, box = strictly(answer, gold)
-    return Score(lenient=lenient, strict=strict, lenient_answer=shown, strict_answer=box)
-
-
-def strictly(answer: str, gold: str) -> tuple[bool, str]:
-    """The strict reading alone, in time linear in the text: whether the last box holds the integer, and what it holds."""
     box = last_box(after_thinking(answer))
     want = gold_integer(gold)
-    return want is not None and box is not None and integer(box) == want, (box or "")[:EXCERPT]
+    return Score(
+        lenient=lenient,
+        strict=want is not None and box is not None and integer(box) == want,
+        lenient_answer=shown,
+        strict_answer=(box or "")[:EXCERPT],
+    )
 
 
 def scorer_name() -> str:

@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Case, Level, Outcome, Request, Stat, Verdict
-from kvv.outcome import unanswered
-from kvv.suite import Context, Dataset, History, SingleTurn, SuiteKind
+from kvv.model import Answered, Area, Case, Level, Outcome, Stat, Verdict
+from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
 from kvv.suites.aime2025 import rows
-from kvv.suites.aime2025.scoring import Score, gold_integer, score, scorer_name, strictly
+from kvv.suites.aime2025.scoring import gold_integer, score, scorer_name
 
 SOURCE = "https://github.com/MoonshotAI/Kimi-Vendor-Verifier"
 
@@ -34,9 +33,8 @@ class Aime2025Suite(SingleTurn):
     title = "AIME 2025"
     kind = SuiteKind.BENCHMARK
     areas = (Area.ACCURACY,)
-    version = "2"
-    #: as long as math-verify's own two alarms; an ordinary answer of 100,000 tokens takes half a second
-    judge_timeout_s = 10.0
+    version = "1"
+    judge_timeout_s = 20.0
     judge_imports = ("math_verify",)
     dataset = "aime2025"
     counted = "avg@k"
@@ -63,25 +61,10 @@ class Aime2025Suite(SingleTurn):
             for case_id, row in _identified(context.dataset)
         ]
 
-    def request(self, case: Case) -> Request:
-        return Request(body=case.inputs["body"], stream=case.inputs["stream"])
-
     def judge(self, case: Case, answered: Answered) -> Verdict:
         """PASS where KVV's rule gives the point; the strict reading and the difference stand beside it."""
-        return self._verdict(case, answered, score(answered.observation.answer, case.inputs["answer"]))
-
-    def unscored(self, case: Case, history: History) -> Verdict | None:
-        """Math-verify did not come to an end (see ``scoring``): the strict reading stands for both."""
-        replies = history[-1] if history else ()
-        if not isinstance(replies, tuple) or not replies:
-            return None
-        answered = replies[0]
-        right, box = strictly(answered.observation.answer, case.inputs["answer"])
-        found = Score(lenient=right, strict=right, lenient_answer=box, strict_answer=box)
-        return unanswered(case, answered) or self._verdict(case, answered, found, timed_out=True)
-
-    def _verdict(self, case: Case, answered: Answered, found: Score, *, timed_out: bool = False) -> Verdict:
         observation = answered.observation
+        found = score(observation.answer, case.inputs["answer"])
         truncated = observation.finish_reason == "length"
         reason = "" if found.lenient else "wrong-answer" if found.lenient_answer else "no-answer"
         return Verdict(
@@ -97,7 +80,6 @@ class Aime2025Suite(SingleTurn):
                 "lenient_only": found.lenient and not found.strict,
                 "finish_reason": observation.finish_reason,
                 "truncated": truncated,
-                **({"lenient_timed_out": True} if timed_out else {}),
             },
             scorer=f"{self.version} {scorer_name()}",
             truncated=truncated,
@@ -135,5 +117,6 @@ def _identified(dataset: Dataset) -> list[tuple[str, dict[str, Any]]]:
     ids = [str(row["id"]) for row in dataset.rows]
     canonical = len(ids) == len(CANONICAL) and set(ids) == set(CANONICAL)
     return [
-        (f"aime2025/{CANONICAL[row_id] if canonical else quote(row_id, safe='')}", dict(row)) for row_id, row in zip(ids, dataset.rows, strict=True)
+        (f"aime2025/{CANONICAL[row_id] if canonical else quote(row_id, safe='')}", dict(row))
+        for row_id, row in zip(ids, dataset.rows, strict=True)
     ]

@@ -15,7 +15,9 @@ PURE = [
     "kvv/rules",
     "kvv/stats",
     "kvv/gate",
+    "kvv/compare",
     "kvv/plan.py",
+    "kvv/shard.py",
     "kvv/report",
     "kvv/model.py",
     "kvv/outcome.py",
@@ -26,6 +28,7 @@ PURE = [
     "kvv/casefile.py",
     "kvv/images.py",
     "kvv/visible.py",
+    "kvv/gateway.py",
     "kvv/replay.py",
 ]
 HTTP_CLIENTS = {"httpx", "httpx2", "aiohttp", "requests", "urllib3", "http", "urllib.request", "socket", "openai"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pickle
@@ -14,13 +13,10 @@ from typing import Any
 import pytest
 
 from kvv.data import load
-from kvv.model import Answered, Case, Choice, Done, Exchange, Fault, FaultKind, Identity, Observation, Outcome, Role, Shape, Stat, Verdict
+from kvv.model import Answered, Case, Choice, Exchange, Fault, FaultKind, Identity, Observation, Outcome, Role, Shape, Stat, Verdict
 from kvv.profile import load_profile
-from kvv.rescore import judge_replies
-from kvv.schedule.scheduler import Scheduler, Work
 from kvv.suite import Context, Dataset, Settings, load_suite
 from kvv.suites.aime2025.suite import INSTRUCTION, Aime2025Suite
-from kvv.workers import Workers
 
 SUITE = Aime2025Suite()
 FIXTURE = load("aime2025", fixture=True)
@@ -110,7 +106,7 @@ def test_a_right_box_passes_by_both_rules() -> None:
     assert (verdict.outcome, verdict.reason) == (Outcome.PASS, "")
     assert verdict.values == {"correct": 1.0, "strict": 1.0}
     assert verdict.facts["lenient_only"] is False
-    assert verdict.scorer.startswith("2 math-verify-")
+    assert verdict.scorer.startswith("1 math-verify-")
 
 
 def test_a_truncated_text_that_ends_on_the_number_passes_leniently_and_says_so() -> None:
@@ -162,52 +158,6 @@ def test_the_key_is_right_where_it_should_be_and_wrong_where_it_should_be() -> N
 def test_no_prompt_of_the_fixture_contains_another() -> None:
     prompts = [row["problem"] for row in FIXTURE.rows]
     assert not [(a, b) for a in prompts for b in prompts if a is not b and a in b]
-
-
-# --- answers that math-verify does not get through ----------------------------------------------------
-
-TOWER = "9^{9^{9^{9}}}"
-
-
-@pytest.mark.parametrize(
-    ("text", "right"),
-    [
-        (f"The final answer is ${TOWER}$. I hope it is. No: \\boxed{{70}}", True),
-        (f"The final answer is ${TOWER}$. I hope it is. No: \\boxed{{71}}", False),
-        (f"So \\boxed{{{TOWER}}}", False),
-    ],
-)
-def test_a_hang_of_the_lenient_rule_leaves_a_verdict_by_the_strict_one(text: str, right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Aime2025Suite, "judge_timeout_s", 0.7)
-    case = SUITE.cases(context(rows(["x"])))[0]
-    replies = (answered(case, text),)
-
-    async def both() -> list[Verdict | None]:
-        async with Workers(count=1) as workers:
-            later = await judge_replies(workers, SUITE, case, [replies])
-            scheduler = object.__new__(Scheduler)
-            scheduler._workers = workers
-            step = await scheduler._next_step(Work(suite=SUITE, case=case, keep_frames=False), [replies])
-        assert isinstance(step, Done)
-        return [later, step.verdict]
-
-    for found in asyncio.run(both()):
-        assert found is not None
-        assert found.outcome is (Outcome.PASS if right else Outcome.FAIL)
-        assert found.values == {"correct": float(right), "strict": float(right)}
-        assert found.facts["lenient_timed_out"] is True
-
-
-def test_a_request_without_an_answer_is_no_matter_of_time() -> None:
-    case = SUITE.cases(context(rows(["x"])))[0]
-    lost = SUITE.unscored(case, ((answered(case, None, fault=Fault(kind=FaultKind.RESET, detail="")),),))
-    assert lost is not None
-    assert lost.outcome is Outcome.INCONCLUSIVE
-    assert SUITE.unscored(case, ()) is None
-
-
-def test_other_suites_leave_such_a_sample_inconclusive() -> None:
-    assert load_suite("toolcall").unscored(SUITE.cases(context(rows(["x"])))[0], ()) is None
 
 
 # --- rows --------------------------------------------------------------------------------------------
