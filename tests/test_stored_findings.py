@@ -54,10 +54,10 @@ def silent() -> Any:
 @pytest.fixture
 def found(kvv_cli: Any) -> Iterator[Any]:
     """A contract run against a server with a fault that the wire rules object to."""
-    with ReferenceServer(ReferenceConfig(faults=("B19",))) as server:
-        ran = kvv_cli("check", "streaming", "--base-url", server.base_url, "--model", "kimi-k3")
+    with ReferenceServer(ReferenceConfig(faults=("F10",))) as server:
+        ran = kvv_cli("check", "usage", "--base-url", server.base_url, "--model", "kimi-k3")
     assert ran.report["findings"]
-    yield ran
+    return ran
 
 
 def test_every_finding_of_a_rule_is_listed_with_its_exchange_frame_and_bytes(found: Any, kvv_cli: Any) -> None:
