@@ -18,7 +18,7 @@ from kvv.outcome import Standing
 from kvv.reach import Look, look, model_hint
 from kvv.report.escape import plain
 from kvv.run import check_endpoints
-from kvv.schedule.scheduler import sentence
+from kvv.schedule.health import sentence
 from kvv.verbs.run import flags_of
 from kvv.workers import Workers
 
