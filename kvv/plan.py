@@ -23,6 +23,9 @@ PICTURE_TOKENS = 300
 #: what a contract request uses, prompt and completion, for estimates only
 CONTRACT_COMPLETION_TOKENS = 64
 
+#: what a judge's call uses beside the answer it is shown, for estimates only
+JUDGE_PROMPT_TOKENS, JUDGE_COMPLETION_TOKENS = 400, 300
+
 #: KVV's published parameters; `--preset kvv` sends these whatever the profile's own recommendation is
 KVV_SAMPLING: Mapping[str, Sampling] = {
     "aime2025": Sampling(
@@ -69,6 +72,12 @@ class PlannedSuite:
         """What is asked when nothing needs a second try: a case of several requests says how many (``inputs["requests"]``)."""
         return sum(int(case.inputs.get("requests", 1)) * self.samples[case.id] for case in self.cases)
 
+    @property
+    def judge_tokens(self) -> tuple[int, int]:
+        """Prompt and completion tokens: each call shows the judge an answer, a rubric item and the instruction."""
+        answer = self.context.settings.expect_completion_tokens
+        return self.judge_calls * (answer + JUDGE_PROMPT_TOKENS), self.judge_calls * JUDGE_COMPLETION_TOKENS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
@@ -81,6 +90,7 @@ class Plan:
     suites: Sequence[PlannedSuite]
     skipped: Sequence[Skipped]
     prices: Prices | None
+    judge_prices: Prices | None = None
 
     @property
     def requests(self) -> int:
@@ -106,6 +116,13 @@ class Plan:
     def cost(self) -> float | None:
         """Dollars without any prefix caching and without the judge; None where no price is known."""
         return None if self.prices is None else cost_of(self.prices, self.prompt_tokens, self.completion_tokens)
+
+    @property
+    def judge_cost(self) -> float | None:
+        """Dollars for the judge's calls; None where its price is not known."""
+        if self.judge_prices is None:
+            return 0.0 if not self.judge_calls else None
+        return sum(cost_of(self.judge_prices, *planned.judge_tokens) for planned in self.suites)
 
     @property
     def cost_cached(self) -> float | None:
@@ -190,6 +207,15 @@ def plan_suite(
     cases = [case for case in suite.cases(context) if _wanted(case, globs) and not (gentle and case.risk)]
     if limit is not None and len(cases) > limit and suite.kind is SuiteKind.BENCHMARK:
         cases = permuted(cases, generator)[:limit]
+    return _planned(suite, context, cases)
+
+
+def only(planned: PlannedSuite, cases: Sequence[Case]) -> PlannedSuite:
+    """The same suite with fewer cases, estimated anew."""
+    return _planned(planned.suite, planned.context, cases)
+
+
+def _planned(suite: Suite, context: Context, cases: Sequence[Case]) -> PlannedSuite:
     samples = {case.id: suite.samples(case, context) for case in cases}
     prompt = sum(_prompt_tokens(suite, case) * samples[case.id] for case in cases)
     per_answer = context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS

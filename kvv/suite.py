@@ -98,6 +98,7 @@ class Context:
     other_model: str = ""
     tokenizer: Tokenizer | None = None
     judge: Judge | None = None
+    second_judge: Judge | None = None
 
     def body(self, messages: Sequence[Any], **fields: Any) -> dict[str, Any]:
         """A chat-completions body with this suite's model, sampling and thinking switch; ``fields`` go over them.
@@ -113,6 +114,12 @@ class Context:
         body |= fields
         body |= settings.extra_body
         return {key: value for key, value in body.items() if value is not None}
+
+    def sampling(self) -> dict[str, Any]:
+        """What was sent, for a row's comparability; None is the endpoint's own default."""
+        settings = self.settings
+        sent = {"temperature": settings.temperature, "top_p": settings.top_p, "max_tokens": settings.max_tokens}
+        return {**sent, "stream": settings.stream, "samples": settings.samples}
 
 
 class Suite(ABC):
@@ -167,16 +174,21 @@ class Suite(ABC):
         """What the reference endpoint answers to this data set's prompts, right and wrong; [] where it needs no key."""
         return ()
 
+    def files(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> Iterable[tuple[str, str]]:
+        """Further files of a run's folder: path below it, and text."""
+        return ()
+
     @abstractmethod
     def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
         """One row per metric, exactly one of them primary; [] for suites judged case by case."""
 
 
 class SingleTurn(Suite):
-    """One request, one judgement."""
+    """One request, made of the case's ``body``, ``stream`` and ``prompt_tokens``; one judgement."""
 
-    @abstractmethod
-    def request(self, case: Case) -> Request: ...
+    def request(self, case: Case) -> Request:
+        inputs = case.inputs
+        return Request(body=inputs["body"], stream=inputs["stream"], expect_prompt_tokens=inputs.get("prompt_tokens", 0))
 
     @abstractmethod
     def judge(self, case: Case, answered: Answered) -> Verdict:
@@ -209,6 +221,7 @@ BUILT_IN: Mapping[str, str] = {
     "mmmu_pro": "MmmuProSuite",
     "aime2025": "Aime2025Suite",
     "toolcall": "ToolcallSuite",
+    "swebench": "SwebenchSuite",
     "beam": "BeamSuite",
 }
 

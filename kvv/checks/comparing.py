@@ -9,8 +9,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from scipy.stats import mannwhitneyu
-
 from kvv.checks.base import Check, Look, Problem, inconclusive, named, prompt_tokens_of, quoted
 from kvv.model import Answered, Outcome
 
@@ -164,6 +162,8 @@ def _grows(look: Look, names: Sequence[str], what: str, size: Callable[[Answered
     detail = f"median length of {what}: {names[0]} {one:g}, {names[1]} {other:g}"
     if other > one:
         return None
+    from scipy.stats import mannwhitneyu  # here: its import takes a second, and one check in hundreds needs it
+
     if float(mannwhitneyu(longer, shorter, alternative="less").pvalue) < ALPHA:
         return Problem(reason="effort-inverted", detail=detail)
     if len(set(shorter) | set(longer)) == 1:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scipy.stats import binom
-
 from kvv.model import Area, Case, Level, Outcome, Verdict
 from kvv.selftest.drive import Observed
 from kvv.selftest.table import FaultSpec, Gate
@@ -150,6 +148,8 @@ def gate_of(gate: Gate, observed: Observed) -> Gated:
     else:
         hits = sum(verdict.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE) for _, verdict in observed.repeats)
     n = gate.n * gate.answers
+    from scipy.stats import binom  # here: its import takes a second, which a wrong fault name need not wait for
+
     return Gated(hits=hits, n=n, at_least=gate.at_least, power=float(binom.sf(gate.at_least - 1, n, gate.p)))
 
 

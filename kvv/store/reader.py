@@ -112,8 +112,9 @@ class Reader:
 
     # --- exchanges -----------------------------------------------------------------------------------
 
-    def exchanges(self, case_id: str | None, sample: int | None) -> Iterator[StoredExchange]:
-        wanted = {"e.case_id = ?": case_id, "e.sample = ?": sample}
+    def exchanges(self, case_id: str | None, sample: int | None, rule: str | None = None) -> Iterator[StoredExchange]:
+        objected = "EXISTS (SELECT 1 FROM finding f WHERE f.exchange = e.id AND f.rule GLOB ?)"
+        wanted = {"e.case_id = ?": case_id, "e.sample = ?": sample, objected: rule}
         wanted = {condition: value for condition, value in wanted.items() if value is not None}
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         for row in self._rows(f"{_EXCHANGE}{where} ORDER BY e.id", *wanted.values()):

@@ -33,6 +33,7 @@ from kvv.redact import Detector, Redactor
 from kvv.rules import Rules
 from kvv.transport.endpoint import Endpoint, base_url, headers, proxy_for, secrets
 from kvv.transport.inflate import BadEncoding, Inflater
+from kvv.transport.pieces import without_pieces
 from kvv.transport.watch import Watch
 from kvv.wire.encode import EncodedBody
 
@@ -133,9 +134,11 @@ class Transport:
 
     def _scrubbed(self, received: Received, *, suspicious: bool) -> Received:
         """Where no packet held a secret, one can still be spelled out over several frames: only in what they add up to."""
-        if suspicious or any(map(self._redactor.suspects, _joined(received.observation))):
-            return self._redactor.value(received)
-        return received
+        if any(map(self._redactor.suspects, _joined(received.observation))):
+            exchange = received.exchange
+            received = replace(received, exchange=replace(exchange, frames=without_pieces(exchange.frames, self._redactor)))
+            suspicious = True
+        return self._redactor.value(received) if suspicious else received
 
     def _patience(self, request: Request, size: int) -> tuple[float, float, float]:
         """Seconds to connect, to the first byte and between bytes, for a body of ``size`` bytes; prefill time grows with the prompt."""
@@ -273,6 +276,7 @@ class _Call:
     async def _read(self, response: aiohttp.ClientResponse, inflater: Inflater, watch: Watch) -> bool:
         """The body to its end; False when the reader wants no more."""
         terminators = TERMINATORS if response.headers.get("content-type", "").lower().startswith("text/event-stream") else ()
+        said = 0
         while data := await response.content.readany():
             offset = (watch.beat() - self.origin) * 1000
             self.content = True
@@ -280,6 +284,9 @@ class _Call:
                 self.detector.feed(piece)
                 if not self._reader.feed(piece, offset):
                     return False
+                if self._reader.said != said:
+                    said = self._reader.said
+                    watch.news()
                 if piece.endswith(terminators):
                     watch.terminated()
                 if len(piece) >= READ_SIZE:

@@ -9,7 +9,7 @@ from time import monotonic
 
 from kvv.config import ConfigError
 from kvv.model import Area
-from kvv.report.text import plain
+from kvv.report.escape import plain
 from kvv.selftest import Matrix, Row, State, TableError, load_table, run
 from kvv.selftest.matrix import Clean, Mark
 

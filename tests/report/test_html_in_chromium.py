@@ -14,6 +14,8 @@ import pytest
 
 from kvv.model import Outcome
 from kvv.report import html
+from kvv.report.document import Chart, Document, Estimate, Excerpt, Mark, Section, Table, Unit
+from kvv.report.document import html as document_html
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -152,5 +154,35 @@ def test_nothing_injected_runs_or_loads(views: Any, tmp_path: Path, payload: str
 
     tab = drive(tmp_path, script)
     assert found == {"owned": "undefined", "tags": 1}
+    assert tab.requests == [url]
+    assert tab.errors == []
+
+
+def test_a_document_filters_fits_a_phone_and_runs_nothing_injected(tmp_path: Path) -> None:
+    payload = "<script>window.owned = 1</script><img src=http://127.0.0.1:9/x onerror='window.owned=1'>"
+    points = tuple((f"2026-03-{i:02}", Estimate(value=0.9 - 0.01 * i, low=0.8 - 0.01 * i, high=0.95, n=9)) for i in range(1, 20))
+    chart = Chart(title=payload, unit=Unit.SHARE, points=points, marks=(Mark(index=7, text=payload),))
+    rows = tuple((f"case-{i} {payload}", Estimate(value=0.5, low=0.4, high=0.6, n=9)) for i in range(300))
+    table = Table(name="t", columns=("case", payload), rows=rows)
+    excerpt = Excerpt(line=payload, texts=((payload, payload),))
+    section = Section(title=payload, notes=(payload,), charts=(chart,), tables=(table,), excerpts=(excerpt,))
+    url = write(tmp_path, document_html(Document(title=payload, lead=(payload,), sections=(section,), outcome="fail")))
+    found: dict[str, Any] = {}
+
+    async def script(tab: Tab) -> None:
+        await tab.open(url)
+        await tab.js("document.querySelectorAll('details').forEach(d => d.open = true)")
+        await tab.js("const b = document.getElementById('filter'); b.value = 'CASE-17 '; b.dispatchEvent(new Event('input'))")
+        await asyncio.sleep(0.4)
+        found["shown"] = await tab.js("document.querySelectorAll('tr.row:not([hidden])').length")
+        found["owned"] = await tab.js("typeof window.owned")
+        found["tags"] = await tab.js("document.querySelectorAll('iframe, img, object, embed').length + document.scripts.length")
+        await tab.call("Emulation.setDeviceMetricsOverride", width=375, height=800, deviceScaleFactor=2, mobile=True)
+        found["overflow"] = await tab.js("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+    tab = drive(tmp_path, script)
+    assert (found["owned"], found["tags"]) == ("undefined", 1)
+    assert found["shown"] == 11  # 17 and 170 to 179
+    assert found["overflow"] <= 0
     assert tab.requests == [url]
     assert tab.errors == []

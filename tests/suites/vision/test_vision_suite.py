@@ -115,7 +115,9 @@ def test_a_crash_on_a_tiny_picture_fails_and_a_refusal_passes(stage: Any) -> Non
         return plain if request.purpose.startswith(("control", "between")) else (500, stage.refuses()[1])
 
     assert stage.against(SUITE, case, crashes).reason == "reproducible-500"
-    assert stage.against(SUITE, case, lambda request: stage.refuses()).outcome is Outcome.PASS
+    refuses_it = stage.against(SUITE, case, lambda request: plain if request.purpose == "control" else stage.refuses())
+    assert (refuses_it.outcome, refuses_it.reason) == (Outcome.PASS, "refused")
+    assert stage.against(SUITE, case, lambda request: stage.refuses()).outcome is Outcome.INCONCLUSIVE
 
 
 # --- checks ------------------------------------------------------------------------------------------------

@@ -1,0 +1,26 @@
+#!/bin/sh
+# A night: measure, gate against the accepted baseline, measure once more where that alarms, publish.
+# cron, at 02:15:  15 2 * * *  KVV_BASE_URL=https://api.example.com/v1 KVV_MODEL=kimi-k3 KVV_API_KEY=... sh /opt/kvv/nightly.sh /var/lib/kvv
+#
+# In that folder: reports/ (made here) and baselines/ (made by `kvv baseline accept RUN`, never by a night).
+# Exit code: 0 no worse, 1 worse (confirmed), 2 no baseline yet or a wrong option, 3 cannot tell, 4 our own error.
+set -u
+cd "${1:-.}" || exit 2
+
+measure() {
+    # prints the run's folder as its last line; its own exit code is about the contract and is judged by the gate again
+    kvv run --tier nightly --deadline 1200 --max-cost 7 -q | tail -n 1
+}
+
+run=$(measure)
+kvv gate "$run" --policy nightly --last 7 --format md --to reports/gate.md
+code=$?
+if [ "$code" -eq 1 ]; then
+    # an alarm is confirmed by one fresh measurement, inside the same budget again
+    again=$(measure)
+    kvv gate "$run" --confirm "$again" --policy nightly --last 7 --format md --to reports/gate.md
+    code=$?
+fi
+kvv report "$run" --format html,junit --to reports/latest
+kvv history reports --format html --to reports/history.html
+exit "$code"

@@ -1,0 +1,294 @@
+"""Many runs as one table in the public leaderboard's columns: intervals, n, what makes a row comparable, tie groups instead of ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from kvv.compare.compare import tied
+from kvv.compare.pairs import PairResult, compare_pair, measures
+from kvv.compare.report import SERVICE_COLUMNS, service_values
+from kvv.compare.side import Row, Side, SuiteResult
+from kvv.report.document import Document, Estimate, Section, Table, Value
+from kvv.report.escape import jsonable
+from kvv.stats import benjamini_hochberg
+from kvv.suite import SuiteKind
+
+#: version of the JSON form
+VERSION = 1
+#: the public leaderboard's columns in its order, then ours: suite id -> title
+COLUMNS = {
+    "ocrbench": "OCRBench",
+    "mmmu_pro": "MMMU Pro",
+    "beam": "BEAM",
+    "swebench": "SWE",
+    "aime2025": "AIME 2025",
+    "toolcall": "Tool-call F1",
+}
+#: the preset whose rows may stand beside the public leaderboard
+PRESET = "kvv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One run. ``why_not`` says why its rows stand beside nobody else's, "" where they may."""
+
+    side: Side
+    why_not: str
+
+    @property
+    def name(self) -> str:
+        pinned = [name for name in self.side.upstreams if name != "unnamed"]
+        return self.side.vendor + (f" ({', '.join(pinned[:3])})" if pinned else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteTies:
+    """Tie groups of entry numbers, best first, for each set of runs that asked in the same way (``classes``, largest first)."""
+
+    suite: str
+    classes: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[tuple[int, ...], ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderboard:
+    entries: tuple[Entry, ...]
+    suites: tuple[str, ...]
+    ties: tuple[SuiteTies, ...]
+    notes: tuple[str, ...] = ()
+
+
+def leaderboard(sides: Sequence[Side], rng: np.random.Generator, *, newest: bool = True) -> Leaderboard:
+    """``newest``: only the last run of each vendor, model, address and pinned provider. Rows stand in alphabetical order: an order by value
+    would be a ranking. Deterministic for a given ``rng`` state."""
+    kept = _newest(sides) if newest else list(sides)
+    entries = [Entry(side=side, why_not=_why_not(side)) for side in sorted(kept, key=lambda s: (s.vendor, s.model, s.date, s.run_id))]
+    known = [name for entry in entries for name, suite in entry.side.suites.items() if suite.kind is SuiteKind.BENCHMARK]
+    suites = [name for name in COLUMNS if name in known] + sorted(set(known) - set(COLUMNS))
+    notes = [f"{len(sides) - len(kept)} older runs of the same endpoints are left out (--all shows them)"] if len(kept) < len(sides) else []
+    return Leaderboard(entries=tuple(entries), suites=tuple(suites), ties=tuple(_ties(entries, suites, rng)), notes=tuple(notes))
+
+
+def _newest(sides: Sequence[Side]) -> list[Side]:
+    found: dict[tuple[Any, ...], Side] = {}
+    for side in sides:
+        key = (side.vendor, side.model, side.base_url, side.surface, *sorted(side.upstreams))
+        if key not in found or (found[key].date, found[key].run_id) < (side.date, side.run_id):
+            found[key] = side
+    return list(found.values())
+
+
+def _why_not(side: Side) -> str:
+    reasons = []
+    if side.preset != PRESET:
+        reasons.append(f"preset {side.preset or 'none'}, not {PRESET}")
+    if any(suite.fixture for suite in side.suites.values() if suite.kind is SuiteKind.BENCHMARK):
+        reasons.append("fixture data")
+    if side.partial:
+        reasons.append("partial")
+    if len(side.upstreams) > 1:
+        reasons.append(f"mixed-upstream: {len(side.upstreams)} answered behind one name")
+    return "; ".join(reasons)
+
+
+# --- ties ------------------------------------------------------------------------------------------
+
+
+def _ties(entries: Sequence[Entry], suites: Sequence[str], rng: np.random.Generator) -> list[SuiteTies]:
+    """Every pair that asked alike, all p-values adjusted as one family."""
+    classes = {suite: _classes(entries, suite) for suite in suites}
+    pairs: list[PairResult] = []
+    for suite in suites:
+        for members in classes[suite]:
+            results = [entries[i].side.suites[suite] for i in members]
+            primary = next((m for m in measures(results) if m.primary and m.better), None)
+            if primary is not None:
+                pairs += [
+                    compare_pair(i, j, entries[i].side.suites[suite], entries[j].side.suites[suite], primary, rng)
+                    for i, j in combinations(members, 2)
+                ]
+    decided = [pair for pair in pairs if pair.difference is not None]
+    adjusted = benjamini_hochberg([min(1.0, pair.p) for pair in decided])
+    decided = [replace(pair, adjusted=p) for pair, p in zip(decided, adjusted, strict=True)]
+    found = []
+    for suite in suites:
+        groups = [
+            tuple(tied([pair for pair in decided if pair.suite == suite and pair.first in members])) if len(members) > 1 else ((members[0],),)
+            for members in classes[suite]
+        ]
+        found.append(SuiteTies(suite=suite, classes=tuple(classes[suite]), groups=tuple(groups)))
+    return found
+
+
+def _classes(entries: Sequence[Entry], suite: str) -> list[tuple[int, ...]]:
+    """Entries whose result of this suite rests on the same data, cases, sampling, judge, agent and scorer."""
+    found: dict[str, list[int]] = {}
+    for i, entry in enumerate(entries):
+        result = entry.side.suites.get(suite)
+        if result is not None and result.primary is not None and result.primary.value is not None:
+            found.setdefault(_fingerprint(result), []).append(i)
+    return sorted((tuple(members) for members in found.values()), key=lambda members: (-len(members), members))
+
+
+def _fingerprint(result: SuiteResult) -> str:
+    return json.dumps([result.facts, sorted(result.cases)], sort_keys=True, default=str)
+
+
+# --- report ----------------------------------------------------------------------------------------
+
+
+def document(found: Leaderboard) -> Document:
+    comparable = sum(not entry.why_not for entry in found.entries)
+    lead = (
+        f"{comparable} of {len(found.entries)} rows may be set beside the public leaderboard (preset {PRESET}, the public data, complete).",
+        "Values in per cent with 95 % intervals and n. Rows are in alphabetical order; the tie groups say who can be told apart: runs in one pair of "
+        "brackets cannot, on the questions both answered, at a false-discovery rate of 5 % over all pairs.",
+        *found.notes,
+    )
+    return Document(
+        title=f"Leaderboard of {len(found.entries)} runs", lead=lead, sections=(_main(found), _tie_section(found), _how(found), _beside(found))
+    )
+
+
+def _main(found: Leaderboard) -> Section:
+    columns = ("vendor", "model", "date", "preset", "comparable", *(COLUMNS.get(suite, suite) for suite in found.suites), "contract")
+    rows = []
+    for entry in found.entries:
+        side = entry.side
+        values = [_value(side.suites[suite].primary if suite in side.suites else None) for suite in found.suites]
+        comparable = f"not comparable: {entry.why_not}" if entry.why_not else "yes"
+        contract = (side.contract or "not run").upper() if side.contract != "skip" else "not run"
+        rows.append((entry.name, side.model, side.date[:10], side.preset or "none", comparable, *values, contract))
+    return Section(title="Results", tables=(Table(name="results", columns=columns, rows=tuple(rows)),))
+
+
+def _value(row: Row | None) -> Value:
+    return None if row is None else Estimate(value=row.value, low=row.low, high=row.high, n=row.n)
+
+
+def _tie_section(found: Leaderboard) -> Section:
+    rows = []
+    for ties in found.ties:
+        for number, (members, groups) in enumerate(zip(ties.classes, ties.groups, strict=True), start=1):
+            names = " ".join(f"[{', '.join(_short(found, i) for i in group)}]" for group in groups) or "no order: nothing to rank by"
+            rows.append((ties.suite, number if len(ties.classes) > 1 else "", len(members), names))
+    notes = ("Where runs asked in different ways (data, cases, sampling, judge, agent, scorer), only those of one way are set side by side.",)
+    columns = ("suite", "way", "n runs", "tie groups, best first")
+    return Section(title="Tie groups", notes=notes, tables=(Table(name="ties", columns=columns, rows=tuple(rows)),))
+
+
+def _short(found: Leaderboard, index: int) -> str:
+    """The vendor's name, with the run's hash where it stands more than once."""
+    names = [entry.name for entry in found.entries]
+    return names[index] if names.count(names[index]) == 1 else f"{names[index]} {found.entries[index].side.run_id[-6:]}"
+
+
+def _how(found: Leaderboard) -> Section:
+    columns = (
+        "suite",
+        "vendor",
+        "run",
+        "metric",
+        "n planned",
+        "n concluded",
+        "by KVV's rule, %",
+        "data",
+        "sampling sent",
+        "judge",
+        "agent",
+        "scorer",
+    )
+    rows = []
+    failures: dict[str, str] = {}
+    for suite in found.suites:
+        for entry in found.entries:
+            result = entry.side.suites.get(suite)
+            row = result.primary if result else None
+            if result is None or row is None:
+                continue
+            failures.setdefault(suite, result.failures)
+            facts = result.facts
+            kvv = "–" if row.kvv is None else f"{100 * row.kvv:.2f}"
+            rows.append(
+                (
+                    suite,
+                    entry.name,
+                    entry.side.run_id,
+                    row.metric,
+                    row.n_planned,
+                    row.n,
+                    kvv,
+                    str(facts.get("data") or "–")[:20],
+                    _sampling(facts.get("sampling")),
+                    _fact(facts.get("judge")),
+                    _fact(facts.get("agent")),
+                    str(facts.get("scorer")),
+                )
+            )
+    notes = tuple(f"{suite}, failed requests: {text}" for suite, text in failures.items() if text)
+    return Section(title="How each value was made", notes=notes, tables=(Table(name="how", columns=columns, rows=tuple(rows)),))
+
+
+def _sampling(value: Any) -> str:
+    table = value if isinstance(value, dict) else {}
+    return ", ".join(f"{key} {item}" for key, item in table.items() if item not in (None, "", {}, ()))
+
+
+def _fact(value: Any) -> str:
+    return "–" if value in (None, "") else value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _beside(found: Leaderboard) -> Section:
+    rows = tuple((entry.name, entry.side.date[:10], *service_values(entry.side.service)) for entry in found.entries)
+    notes = ("Each run's own traffic, at its own time and from its own place.",)
+    table = Table(name="service", columns=("vendor", "date", *SERVICE_COLUMNS), rows=rows)
+    return Section(title="Beside quality", notes=notes, tables=(table,))
+
+
+def as_json(found: Leaderboard) -> str:
+    data = {
+        "leaderboard_version": VERSION,
+        "preset": PRESET,
+        "notes": list(found.notes),
+        "rows": [_entry(entry, number) for number, entry in enumerate(found.entries)],
+        "tie_groups": [
+            {"suite": ties.suite, "ways": [{"rows": list(members), "groups": [list(g) for g in groups]} for members, groups in _ways(ties)]}
+            for ties in found.ties
+        ],
+    }
+    return json.dumps(jsonable(data), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
+
+
+def _ways(ties: SuiteTies) -> list[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
+    return list(zip(ties.classes, ties.groups, strict=True))
+
+
+def _entry(entry: Entry, number: int) -> dict[str, Any]:
+    side = entry.side
+    return {
+        "row": number,
+        "vendor": side.vendor,
+        "model": side.model,
+        "base_url": side.base_url,
+        "upstreams": dict(side.upstreams),
+        "date": side.date,
+        "run_id": side.run_id,
+        "preset": side.preset or None,
+        "comparable": not entry.why_not,
+        "why_not": entry.why_not,
+        "verdict": side.verdict,
+        "contract": side.contract,
+        "partial": side.partial,
+        "suites": {
+            name: {**asdict(suite.primary), "facts": suite.facts, "failures_in_denominator": suite.failures, "fixture": suite.fixture}
+            for name, suite in side.suites.items()
+            if suite.primary is not None
+        },
+        "service": asdict(side.service),
+    }

@@ -1,0 +1,133 @@
+"""One finished run as a comparison sees it: what it asked, under which settings, and what each sample came to. No answers, no bytes.
+
+It is also what an accepted baseline file holds (``kvv.baselines``): plain values, readable back through pydantic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvv.model import Area, Level, Outcome
+from kvv.suite import ReferenceRun, SuiteKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleResult:
+    outcome: Outcome
+    reason: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def concluded(self) -> bool:
+        return self.outcome in (Outcome.PASS, Outcome.FAIL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """``samples`` are in order; one never asked is INCONCLUSIVE ``not-run``.
+
+    ``first_try``: a contract case that passed at its first answer, with no repeat to help it.
+    """
+
+    area: Area
+    level: Level
+    cluster: str
+    samples: tuple[SampleResult, ...]
+    first_try: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A report row of the suite, as the run's own report has it; ``kvv`` is the value under the public verifier's failure rule."""
+
+    metric: str
+    primary: bool
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    n_planned: int
+    kvv: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteResult:
+    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable."""
+
+    id: str
+    kind: SuiteKind
+    title: str
+    facts: Mapping[str, Any]
+    fixture: bool = False
+    failures: str = ""
+    rows: tuple[Row, ...] = ()
+    cases: Mapping[str, CaseResult] = field(default_factory=dict)
+
+    @property
+    def primary(self) -> Row | None:
+        return next((row for row in self.rows if row.primary), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A quantity of one run with its 95 % interval and n; milliseconds, tokens/s, tokens or shares."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What stands beside quality. ``cost`` in US dollars over ``requests`` requests, None where no price was known."""
+
+    requests: int = 0
+    first_try: Measured = Measured(value=None)
+    ttft_ms: Measured = Measured(value=None)
+    itl_ms: Measured = Measured(value=None)
+    output_tps: Measured = Measured(value=None)
+    e2e_ms: Measured = Measured(value=None)
+    completion_tokens: Measured = Measured(value=None)
+    prompt_tokens: int = 0
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are.
+
+    ``verdict`` and ``contract`` are outcomes under the run's own policy.
+    """
+
+    run_id: str
+    date: str
+    vendor: str
+    model: str
+    base_url: str
+    kvv_version: str
+    profile: str
+    surface: str
+    preset: str
+    verdict: str
+    contract: str = ""
+    partial: bool = False
+    upstreams: Mapping[str, int] = field(default_factory=dict)
+    suites: Mapping[str, SuiteResult] = field(default_factory=dict)
+    service: Service = Service()
+
+    @property
+    def name(self) -> str:
+        return f"{self.vendor} {self.model} {self.date[:10]}"
+
+    def reference(self, suite: str) -> ReferenceRun:
+        """Its benchmark results as a reference of a later run, by the rule of reference files: a sample without a usable value is empty."""
+        found = self.suites[suite].cases
+        cases: dict[str, list[Mapping[str, float]]] = {}
+        for case_id, case in found.items():
+            samples = [s for s in case.samples if s.outcome is not Outcome.SKIP]
+            if samples:
+                cases[case_id] = [s.values if s.outcome is not Outcome.ERROR else {} for s in samples]
+        return ReferenceRun(name=f"{self.model} ({self.run_id})", model=self.model, cases=cases)

@@ -1,0 +1,53 @@
+"""`kvv compare`: two or more finished runs side by side."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from contextlib import ExitStack
+
+import numpy as np
+
+from kvv.compare import KINDS, UnlikeRuns, with_answers
+from kvv.compare import compare as compare_sides
+from kvv.compare.report import as_json, document
+from kvv.config import ConfigError
+from kvv.sides import answer_text, finished, side_of
+from kvv.verbs.documents import put
+
+#: pairs grow with the square
+RUNS_LIMIT = 20
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """Exit code 0 whatever it shows: a comparison is no gate."""
+    names = list(arguments.runs)
+    if len(names) < 2:
+        raise ConfigError("RUN: wants at least two runs to compare")
+    if len(names) > RUNS_LIMIT:
+        raise ConfigError(f"RUN: at most {RUNS_LIMIT} runs at once, got {len(names)}")
+    allowed = allowed_kinds(arguments.allow_different)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(finished(name, arguments.out)) for name in names]
+        folders = [folder.resolve() for _, folder in opened]
+        double = next((folder for folder in folders if folders.count(folder) > 1), None)
+        if double is not None:
+            raise ConfigError(f"RUN: {double} is named twice")
+        stores = [store for store, _ in opened]
+        sides = [side_of(store) for store in stores]
+        try:
+            found = compare_sides(sides, np.random.default_rng(0), allowed=allowed)
+        except UnlikeRuns as error:
+            raise ConfigError(f"RUN: {error}") from error
+        found = with_answers(found, lambda run, case, sample: answer_text(stores[run], case, sample))
+        put(arguments, document(found), lambda: as_json(found))
+    return 0
+
+
+def allowed_kinds(given: Collection[str] | None) -> frozenset[str]:
+    """``--allow-different`` values, comma-separated and repeated."""
+    found = frozenset(part.strip() for item in given or () for part in item.split(",") if part.strip())
+    unknown = sorted(found - {*KINDS, "all"})
+    if unknown:
+        raise ConfigError(f"--allow-different: no kind {unknown[0]!r}; known: {', '.join(KINDS)}, all")
+    return found

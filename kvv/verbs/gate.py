@@ -1,0 +1,203 @@
+"""`kvv gate` and `kvv baseline`: did it get worse than what was accepted?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kvv.baselines import Baseline, accepted_baselines, newest_first, read_baseline, write_baseline
+from kvv.compare import UnlikeRuns, compare, differences, refused
+from kvv.compare.regression import (
+    GateResult,
+    as_json,
+    contract_changes,
+    decide_lines,
+    document,
+    drift_of,
+    false_alarms,
+    headline,
+    outcome_of_lines,
+)
+from kvv.compare.side import Side
+from kvv.config import ConfigError
+from kvv.model import Outcome
+from kvv.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
+from kvv.record import now
+from kvv.regated import regated_view
+from kvv.report.document import Document, Section, Table
+from kvv.report.escape import jsonable
+from kvv.report.text import plain
+from kvv.report.view import RunView
+from kvv.runfolder import STORE
+from kvv.sides import finished, side_of
+from kvv.suite import SuiteKind
+from kvv.verbs.compare import allowed_kinds
+from kvv.verbs.documents import put
+
+DEFAULT_POLICY = "nightly"
+#: a baseline rarely has all suites of a run or the reverse: what is missing is said, and the policy says what is required
+ALWAYS_ALLOWED = frozenset({"suites"})
+
+
+def gate(arguments: argparse.Namespace) -> int:
+    """Exit code 0 pass, 1 a gate failed, 3 inconclusive (0 under --on-inconclusive warn), 4 our own error."""
+    if arguments.last < 1:
+        raise ConfigError(f"--last: wants 1 or more, got {arguments.last}")
+    policy = _policy(arguments.policy or DEFAULT_POLICY, arguments.waivers)
+    allowed = allowed_kinds(arguments.allow_different) | ALWAYS_ALLOWED
+    side, folder = _side(arguments.run, arguments.out, "RUN")
+    baselines = _baselines(arguments, side)
+    newest, older = baselines[0].side, [baseline.side for baseline in baselines[1 : arguments.last]]
+    older, unused = _like(newest, older, allowed)
+    accepted = [newest, *older]
+    view = _view(folder, policy, accepted, side)
+    confirming = _side(arguments.confirm, arguments.out, "--confirm") if arguments.confirm else None
+    if confirming is not None and confirming[1].resolve() == folder.resolve():
+        raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
+    rng = np.random.default_rng(0)
+    try:
+        found = compare([newest, side], rng, allowed=allowed)
+        if confirming is not None:
+            compare([newest, confirming[0]], rng, allowed=allowed)
+    except UnlikeRuns as error:
+        raise ConfigError(f"--baseline: {error}") from error
+    second = _view(confirming[1], policy, accepted, confirming[0]) if confirming else None
+    lines, missing = decide_lines(view.decision, second.decision if second else None)
+    drift = drift_of(side, older, policy, rng)
+    drift_fails = arguments.on_drift == "fail" and any(d.shown for d in drift)
+    outcome = outcome_of_lines(lines, missing, drift_fails)
+    broken, mended = contract_changes(found)
+    gated = [line.gate.id.split("/", 1)[0] for line in lines if line.gate.decision is not Outcome.SKIP]
+    result = GateResult(
+        run=side,
+        baseline=newest,
+        older=tuple(older),
+        policy=policy,
+        lines=tuple(lines),
+        missing=tuple(missing),
+        drift=tuple(drift),
+        waivers=view.decision.waivers,
+        broken=tuple(broken),
+        mended=tuple(mended),
+        notes=(*(f"compared although they differ: {u.text}" for u in found.unlike), *found.dropped, *unused, *filter(None, [view.trouble])),
+        false_alarms=false_alarms(policy, side, gated=gated, drifting=len(drift) if arguments.on_drift == "fail" else 0),
+        outcome=outcome,
+        headline=headline(outcome, lines, missing, drift, newest),
+        confirming=confirming[0] if confirming else None,
+        differences=tuple(pair for suite in found.quality for pair in suite.pairs if pair.measure.primary),
+    )
+    code = result.exit_code(inconclusive_fails=arguments.on_inconclusive == "fail")
+    put(arguments, document(result), lambda: as_json(result, code=code))
+    return code
+
+
+def _view(folder: Path, policy: Policy, baselines: Sequence[Side], run: Side) -> RunView:
+    """Against the newest baseline; an F1 against all of them, because one run says nothing of how official runs scatter."""
+    references = {}
+    for name, suite in run.suites.items():
+        if suite.kind is SuiteKind.BENCHMARK and name in baselines[0].suites:
+            scatter = any(entry.suite == name and entry.method == "f1" for entry in policy.benchmark)
+            references[name] = [side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites]
+    return regated_view(folder / STORE, policy, references)
+
+
+def _like(newest: Side, older: Sequence[Side], allowed: Collection[str]) -> tuple[list[Side], list[str]]:
+    """Older baselines made as the newest one was, and a sentence on each of the others."""
+    kept, unused = [], []
+    for side in older:
+        unlike = refused(differences([newest, side]), allowed)
+        if unlike:
+            unused.append(f"the baseline {side.run_id} is not used: {unlike[0].text}")
+        else:
+            kept.append(side)
+    return kept, unused
+
+
+def _side(name: str, out: str | None, option: str) -> tuple[Side, Path]:
+    with finished(name, out, option) as (store, folder):
+        return side_of(store), folder
+
+
+def _policy(name: str, waivers: str | None) -> Policy:
+    try:
+        policy = load_policy(name) if name in policy_ids() else parse_policy(Path(name).read_text("utf-8"), name)
+    except PolicyError as error:
+        raise ConfigError(f"--policy: {error}") from error
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}") from None
+    if not waivers:
+        return policy
+    try:
+        return policy.with_waivers(parse_waivers(Path(waivers).read_text("utf-8"), waivers))
+    except PolicyError as error:
+        raise ConfigError(f"--waivers: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--waivers: {waivers}: {getattr(error, 'strerror', None) or 'is no UTF-8 text'}") from None
+
+
+def _baselines(arguments: argparse.Namespace, run: Side) -> list[Baseline]:
+    """Those named, or those accepted for this vendor and model; the newest first, never the run itself."""
+    if arguments.baseline:
+        found = newest_first([_named(name, arguments.out) for name in arguments.baseline])
+        if any(baseline.side.run_id == run.run_id for baseline in found):
+            raise ConfigError("--baseline: is the run itself")
+        return found
+    folder = Path(arguments.baselines)
+    found = [b for b in accepted_baselines(folder, vendor=run.vendor, model=run.model) if b.side.run_id != run.run_id]
+    if not found:
+        what = f"no baseline yet for {plain(run.vendor, 80)} {plain(run.model, 80)} under {folder}/"
+        raise ConfigError(f"--baseline: {what}: `kvv baseline accept {plain(run.run_id, 120)}` makes this run the first one, or name one")
+    return found
+
+
+def _named(name: str, out: str | None) -> Baseline:
+    """A baseline file or a run."""
+    path = Path(name)
+    if path.is_file() and path.suffix == ".json":
+        return read_baseline(path)
+    return Baseline(side=_side(name, out, "--baseline")[0])
+
+
+# --- kvv baseline ------------------------------------------------------------------------------------
+
+
+def baseline(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.baselines)
+    if arguments.action == "list":
+        put(arguments, _listing(accepted_baselines(folder), folder), lambda: _listing_json(accepted_baselines(folder)))
+        return 0
+    if not arguments.run:
+        raise ConfigError("RUN: say which run to accept")
+    side, run_folder = _side(arguments.run, arguments.out, "RUN")
+    if not arguments.force:
+        _acceptable(side, run_folder)
+    path = write_baseline(folder, Baseline(side=side, accepted=now(), note=arguments.note or ""))
+    print(plain(f"accepted {side.run_id} as the baseline of {side.vendor} {side.model}: {path}", 1000))
+    return 0
+
+
+def _acceptable(side: Side, folder: Path) -> None:
+    """A baseline is what later nights are held to: a failed or incomplete run is accepted only on the user's word."""
+    if side.partial:
+        raise ConfigError(f"RUN: {folder} is partial; `kvv resume` completes it, --force accepts it all the same")
+    if side.verdict in (Outcome.FAIL.value, Outcome.ERROR.value):
+        raise ConfigError(f"RUN: the verdict of {folder} is {side.verdict}; --force accepts it all the same")
+
+
+def _listing(found: Sequence[Baseline], folder: Path) -> Document:
+    rows = tuple((b.side.vendor, b.side.model, b.accepted, b.side.run_id, b.side.verdict, ", ".join(b.side.suites), b.note) for b in found)
+    columns = ("vendor", "model", "accepted", "run", "verdict", "suites", "note")
+    table = Table(name="baselines", columns=columns, rows=rows)
+    return Document(title=f"{len(rows)} accepted baselines under {folder}/", sections=(Section(title="Baselines", tables=(table,)),))
+
+
+def _listing_json(found: Sequence[Baseline]) -> str:
+    rows = [
+        {"vendor": b.side.vendor, "model": b.side.model, "accepted": b.accepted, "run_id": b.side.run_id, "verdict": b.side.verdict, "note": b.note}
+        for b in found
+    ]
+    return json.dumps(jsonable(rows), ensure_ascii=True, indent=1) + "\n"

@@ -1,0 +1,172 @@
+"""Paired differences of two runs: methods, open samples, tie groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from statsmodels.stats.contingency_tables import mcnemar
+
+from kvv.compare import compare, compare_pair, measures, tie_groups
+from kvv.compare.pairs import PairResult
+from kvv.compare.service import mean, median, share
+from kvv.stats import tango_interval
+
+
+def pair(sides: Any, first: Any, second: Any, **more: Any) -> PairResult:
+    a, b = sides.bench(first, **more), sides.bench(second, **more)
+    return compare_pair(0, 1, a, b, measures([a, b])[0], np.random.default_rng(0))
+
+
+def test_one_binary_sample_a_side_gives_tangos_interval_and_mcnemars_p(sides: Any) -> None:
+    first = [1] * 60 + [0] * 12 + [1] * 3 + [0] * 25
+    second = [1] * 60 + [1] * 12 + [0] * 3 + [0] * 25
+    found = pair(sides, first, second)
+    assert found.difference is not None
+    assert (found.gained, found.lost, found.samples) == (12, 3, 100)
+    assert found.difference.estimate == pytest.approx(0.09)
+    assert found.difference.interval == tango_interval(12, 3, 100, 0.95)
+    # mid-p lies below the exact value by half the table's own probability
+    exact = mcnemar([[60, 3], [12, 25]], exact=True).pvalue
+    assert exact / 2 < found.p < exact
+
+
+def test_the_sign_is_the_second_run_less_the_first(sides: Any) -> None:
+    better, worse = pair(sides, [0] * 30, [1] * 30), pair(sides, [1] * 30, [0] * 30)
+    assert better.difference is not None
+    assert worse.difference is not None
+    assert better.difference.estimate == 1.0
+    assert worse.difference.estimate == -1.0
+    assert better.p < 0.001
+
+
+def test_open_samples_count_against_the_difference_that_is_seen(sides: Any) -> None:
+    first, second = [0] * 8 + [1] * 32, [1] * 8 + [1] * 32
+    closed = pair(sides, first, second)
+    opened = pair(sides, first, [1] * 8 + [1] * 24 + [None] * 8)
+    assert closed.p < 0.05 < opened.p
+    assert (opened.open_second, opened.samples) == (8, 32)
+    assert opened.worst == pytest.approx(0.0)
+    assert opened.best == pytest.approx(0.2)
+
+
+def test_a_sample_refused_counts_as_wrong_and_one_open_does_not(sides: Any) -> None:
+    from dataclasses import replace
+
+    from kvv.compare import SampleResult
+    from kvv.model import Outcome
+
+    a, b = sides.bench([1] * 10), sides.bench([1] * 10)
+    refused = replace(b.cases["bench/q0"], samples=(SampleResult(outcome=Outcome.FAIL, reason="valid-request-refused"),))
+    b = replace(b, cases={**b.cases, "bench/q0": refused})
+    found = compare_pair(0, 1, a, b, measures([a, b])[0], np.random.default_rng(0))
+    assert found.difference is not None
+    assert found.difference.estimate == pytest.approx(-0.1)
+
+
+def test_samples_are_aligned_by_number_and_the_longer_side_loses_its_surplus(sides: Any) -> None:
+    found = pair(sides, [[1, 1, 0, 0]] * 12, [[1, 1]] * 12)
+    assert found.samples == 24
+    assert found.difference is not None
+    assert found.difference.estimate == 0.0
+
+
+def test_clusters_widen_the_interval(sides: Any) -> None:
+    first = [0.5] * 40
+    second = [0.9] * 20 + [0.3] * 20
+    loose = pair(sides, first, second)
+    tied = pair(sides, first, second, clusters=[f"c{i // 10}" for i in range(40)])
+    assert loose.difference is not None
+    assert tied.difference is not None
+    assert (loose.difference.clusters, tied.difference.clusters) == (40, 4)
+    assert tied.difference.interval.width > loose.difference.interval.width
+
+
+def test_identical_runs_differ_in_few_of_many_simulated_pairs(sides: Any) -> None:
+    """Type I error of the p-value: 300 pairs of equal vendors, nominal 5 %; five standard errors of room."""
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(300):
+        p = np.where(rng.random(80) < 0.7, 0.95, 0.3)
+        hits += pair(sides, (rng.random(80) < p).astype(int), (rng.random(80) < p).astype(int)).p <= 0.05
+    assert hits <= 300 * 0.05 + 5 * (300 * 0.05 * 0.95) ** 0.5
+
+
+def test_a_value_that_is_no_share_is_no_measure(sides: Any) -> None:
+    a, b = sides.bench([1, 0], key="calls"), sides.bench([3, 0], key="calls")
+    assert measures([a, b]) == []
+
+
+def test_tool_calls_are_compared_on_equal_denominators(sides: Any) -> None:
+    from kvv.compare import CaseResult, SampleResult, SuiteResult
+    from kvv.model import Area, Level, Outcome
+    from kvv.suite import SuiteKind
+
+    def suite(calls: list[tuple[int, int]]) -> SuiteResult:
+        cases = {
+            f"t/{i}": CaseResult(
+                area=Area.ACCURACY,
+                level=Level.SHOULD,
+                cluster="",
+                samples=(SampleResult(outcome=Outcome.PASS, values={"triggered": float(t), "schema_valid": float(v)}),),
+            )
+            for i, (t, v) in enumerate(calls)
+        }
+        return SuiteResult(id="toolcall", kind=SuiteKind.BENCHMARK, title="", facts={}, cases=cases)
+
+    # the second calls half as often, and every call of its holds: it is not better where both call
+    a, b = suite([(1, 1)] * 20 + [(1, 0)] * 20), suite([(1, 1)] * 20 + [(0, 0)] * 20)
+    known = measures([a, b])
+    assert [(m.key, m.primary, m.better) for m in known] == [("schema_valid", True, True), ("triggered", False, False)]
+    valid = compare_pair(0, 1, a, b, known[0], np.random.default_rng(0))
+    assert valid.difference is not None
+    assert (valid.samples, valid.difference.estimate) == (20, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("estimates", "differing", "groups"),
+    [
+        ([0.9, 0.8, 0.7], [], [(0, 1, 2)]),
+        ([0.9, 0.8, 0.7], [(0, 2)], [(0, 1), (1, 2)]),
+        ([0.9, 0.8, 0.7], [(0, 1), (0, 2), (1, 2)], [(0,), (1,), (2,)]),
+        ([0.7, 0.9, None], [(0, 1)], [(1,), (0,)]),
+        ([], [], []),
+    ],
+)
+def test_tie_groups_hold_what_no_shown_difference_separates(estimates: Any, differing: Any, groups: Any) -> None:
+    assert tie_groups(estimates, {frozenset(p) for p in differing}) == groups
+
+
+def test_three_runs_are_corrected_for_three_looks(sides: Any) -> None:
+    first = [1] * 50 + [0] * 7 + [1] * 1 + [0] * 42
+    second = [1] * 50 + [1] * 7 + [0] * 1 + [0] * 42
+    two = compare([sides.side(sides.bench(first)), sides.side(sides.bench(second), name="b")], np.random.default_rng(0))
+    same = sides.side(sides.bench(first), name="c")
+    three = compare([sides.side(sides.bench(first)), sides.side(sides.bench(second), name="b"), same], np.random.default_rng(0))
+    assert two.quality[0].pairs[0].adjusted == pytest.approx(two.quality[0].pairs[0].p) == pytest.approx(0.039, abs=0.001)
+    assert three.quality[0].pairs[0].adjusted > two.quality[0].pairs[0].adjusted
+    assert two.quality[0].groups == ((1,), (0,))
+    assert three.quality[0].groups == ((1, 0, 2),)
+
+
+# --- beside quality --------------------------------------------------------------------------------
+
+
+def test_the_medians_interval_is_the_order_statistics_of_the_binomial() -> None:
+    """n = 25: ranks 8 and 18 cover with 95.67 % (David and Nagaraja, table of order-statistic intervals)."""
+    found = median([float(i) for i in range(1, 26)])
+    assert (found.value, found.low, found.high, found.n) == (13.0, 8.0, 18.0, 25)
+    assert median([1.0, 2.0, 3.0, 4.0, 5.0]).low is None
+    assert (median([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).low, median([]).value) == (1.0, None)
+
+
+def test_means_are_clustered_and_shares_have_wilsons_interval() -> None:
+    one = mean([(str(i), float(i % 2)) for i in range(40)])
+    tied = mean([(str(i % 2), float(i % 2)) for i in range(40)])
+    assert one.value == tied.value == 0.5
+    assert one.high is not None
+    assert tied.high is not None
+    assert tied.high > one.high
+    assert share(0, 0).value is None
+    assert share(407, 408).low == pytest.approx(0.986, abs=0.001)
