@@ -58,7 +58,9 @@ def test_the_number_resolved_is_the_servers_own_count(kvv_cli: Run, sandbox: San
     assert counts["right"] == 0 if accuracy == 0 else 0 < counts["right"] < 6
 
 
-def test_a_stored_run_holds_every_command_and_replays_without_sandbox_or_server(kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_run_holds_every_command_and_replays_without_sandbox_or_server(
+    kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = kvv_cli("run", "swebench", "--case", "swebench/kvv__intervals-1")
     store = Store.open(ran.folder / "store.sqlite", read_only=True)
     try:
