@@ -57,7 +57,20 @@ def test_cuts_at_the_same_age_are_a_time_limit(endings: list[Ending]) -> None:
         ended(*SAME, answered=True),
         [],
     ],
-    ids="three all-ages one-lived-longer half our-first-byte our-idle refusals busy at-once two-modes answers nothing".split(),
+    ids=[
+        "three",
+        "all-ages",
+        "one-lived-longer",
+        "half",
+        "our-first-byte",
+        "our-idle",
+        "refusals",
+        "busy",
+        "at-once",
+        "two-modes",
+        "answers",
+        "nothing",
+    ],
 )
 def test_anything_else_is_none(endings: list[Ending]) -> None:
     assert suspected_timeouts(endings) == []
