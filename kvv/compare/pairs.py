@@ -10,17 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from kvv.compare.side import CaseResult, Row, SampleResult, SuiteResult
 from kvv.model import Outcome
 from kvv.stats import Difference, PairedCase, mcnemar_midp, paired_difference, tango_interval
+from kvv.stats.paired import cluster_differences
 
 #: what suites call the value of a right answer (the gate's own list is the same)
 USUAL_KEYS = ("correct", "score")
 #: values whose mean is no quality: more is neither better nor worse
 NEUTRAL = frozenset({"triggered", "called"})
 CONFIDENCE = 0.95
+#: up to so many clusters that differ at all, p is counted out over all sign patterns
+EXACT_BELOW = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +195,14 @@ def _single(rows: Sequence[Aligned]) -> bool:
     return all(len(row.pairs) == 1 and set(row.pairs[0]) <= {0.0, 1.0} for row in rows)
 
 
-def _difference(rows: Sequence[Aligned], rng: np.random.Generator, confidence: float) -> Difference:
+def _clustered(rows: Sequence[Aligned]) -> bool:
+    """Whether any two cases depend on each other."""
     clusters = [row.cluster for row in rows if row.cluster]
-    clustered = len(set(clusters)) < len(clusters)
+    return len(set(clusters)) < len(clusters)
+
+
+def _difference(rows: Sequence[Aligned], rng: np.random.Generator, confidence: float) -> Difference:
+    clustered = _clustered(rows)
     if _single(rows) and not clustered:
         b, c = _discordant(rows)
         n = len(rows)
@@ -219,12 +228,26 @@ def _discordant(rows: Sequence[Aligned]) -> tuple[int, int]:
 
 
 def _p_value(rows: Sequence[Aligned], found: Difference) -> float:
-    """Two-sided: mid-p where Tango's interval is, else t with the paired standard error; without any spread the sign test."""
+    """Two-sided: mid-p where Tango's interval is. Else t with the paired standard error, or, where few clusters differ at all and t would
+    promise too much, the exact sign-flip test (Fisher's randomisation: under equality each cluster's difference may as well be its negative)."""
     if found.estimate == 0:
         return 1.0
-    if found.method.startswith("Tango") or found.se is None or found.se <= 1e-12:
-        return mcnemar_midp(*_discordant(rows)) if found.clusters > 1 else 1.0
+    if found.method.startswith("Tango"):
+        return mcnemar_midp(*_discordant(rows))
+    sums = cluster_differences([_paired(row, _clustered(rows)) for row in rows])
+    differing = np.array([s.total for s in sums if abs(s.total) > 1e-12], dtype=np.float64)
+    if len(differing) <= EXACT_BELOW or found.se is None or found.se <= 1e-12:
+        return _sign_flip(differing)
     return float(2 * stdtr(found.clusters - 1, -abs(found.estimate / found.se)))
+
+
+def _sign_flip(differences: NDArray[np.float64]) -> float:
+    """The share of all 2^m sign patterns whose sum is at least as far from 0; above EXACT_BELOW differences, which then are all equal, binomial."""
+    m = len(differences)
+    if m > EXACT_BELOW:
+        return mcnemar_midp(int((differences > 0).sum()), int((differences < 0).sum()))
+    signs = 1 - 2 * ((np.arange(2**m)[:, None] >> np.arange(m)) & 1)
+    return float((np.abs(signs @ differences) >= abs(differences.sum()) - 1e-9).mean())
 
 
 # --- who cannot be told apart ----------------------------------------------------------------------

@@ -93,6 +93,34 @@ def test_identical_runs_differ_in_few_of_many_simulated_pairs(sides: Any) -> Non
     assert hits <= 300 * 0.05 + 5 * (300 * 0.05 * 0.95) ** 0.5
 
 
+@pytest.mark.parametrize(
+    ("gained", "lost", "p"),
+    [(3, 0, 2 / 8), (5, 0, 2 / 32), (6, 1, 16 / 128), (2, 2, 1.0)],
+)
+def test_a_few_differing_questions_of_many_samples_are_counted_out_exactly(sides: Any, gained: int, lost: int, p: float) -> None:
+    """200 questions asked twice, few of which differ: t would call three of them (p 0.083) rarer than the one pattern in four that they are."""
+    rest = 200 - gained - lost
+    found = pair(sides, [[0, 0]] * gained + [[1, 1]] * lost + [[1, 1]] * rest, [[1, 1]] * gained + [[0, 0]] * lost + [[1, 1]] * rest)
+    assert (found.gained, found.lost) == (gained, lost)
+    assert found.p == pytest.approx(p)
+
+
+def test_one_cluster_proves_nothing(sides: Any) -> None:
+    assert pair(sides, [0.2] * 30, [0.9] * 30, clusters=["c"] * 30).p == 1.0
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_repeats_of_equal_vendors_differ_no_more_often_than_stated(sides: Any, k: int) -> None:
+    """Type I error with repeats of 30 bimodal questions, as AIME has: nominal 5 % over 200 pairs, five standard errors of room."""
+    rng = np.random.default_rng(11)
+    hits = 0
+    for _ in range(200):
+        p = np.where(rng.random(30) < 0.8, 0.97, 0.4)
+        first, second = ((rng.random((30, k)) < p[:, None]).astype(int).tolist() for _ in range(2))
+        hits += pair(sides, first, second).p <= 0.05
+    assert hits <= 200 * 0.05 + 5 * (200 * 0.05 * 0.95) ** 0.5
+
+
 def test_a_value_that_is_no_share_is_no_measure(sides: Any) -> None:
     a, b = sides.bench([1, 0], key="calls"), sides.bench([3, 0], key="calls")
     assert measures([a, b]) == []
