@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from kvv import __version__
-from kvv.config import ConfigError
 from kvv.options import Parser, add_output_options, add_run_options
 from kvv.options_compared import add_compared_verbs
+from kvv.usage import ConfigError, text_problem
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
-#: verbs whose damaged store is the user's input
-READS_STORES = ("report", "show", "score", "resume", "compare", "gate", "baseline", "leaderboard", "history", "merge")
+#: arguments that are no options
+POSITIONAL = {"suites": "SUITE", "suite": "SUITE", "file": "FILE", "scores": "SCORES"}
 EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
 
 Verb = Callable[[argparse.Namespace], int]
@@ -48,8 +52,9 @@ def build_parser() -> Parser:
     report.add_argument("--format", default="text", metavar="F[,F...]", help=f"{', '.join(REPORT_FORMATS)} (default: text)")
     report.add_argument("--to", metavar="DIR", help="write files there instead of printing")
     add_output_options(report)
-    show = verbs.add_parser("show", help="one case: requirement, request, answer, expected value")
-    show.add_argument("case", metavar="CASE", help="a case id, with #SAMPLE for a repeat")
+    show = verbs.add_parser("show", help="one case: requirement, request, answer, expected value; or what a wire rule objected to")
+    show.add_argument("case", nargs="?", metavar="CASE", help="a case id, with #SAMPLE for a repeat; with --rule, the run")
+    show.add_argument("--rule", metavar="RULE", help="instead of a case: every finding of this wire rule (or pattern), with its frames' bytes")
     show.add_argument("--run", default="last", metavar="RUN", help="the run's folder or name (default: the newest)")
     show.add_argument("--export", metavar="DIR", help="write body.json, the raw response, a curl line and an issue text there")
     add_output_options(show)
@@ -68,7 +73,7 @@ def build_parser() -> Parser:
     data.add_argument("--path", metavar="PATH", help="verify: the copy to check (default: the cached one)")
     data.add_argument("--into", metavar="DIR", help="pull: write the offline copy there")
     data.add_argument("--from", dest="mirror", metavar="URL|DIR", help="pull: a mirror of the hub; beam: a folder in any of its forms")
-    data.add_argument("--variant", default="", metavar="V", help="a variant of the data set, such as a size of beam")
+    data.add_argument("--variant", metavar="V", help="a variant of the data set, such as a size of beam")
     data.add_argument("--revision", metavar="REV", help="pull: another revision than the pinned one")
 
     serve = verbs.add_parser("serve", help="the reference endpoint")
@@ -117,10 +122,14 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import run
 
             chosen: Verb = {"run": run.run, "check": run.check, "resume": run.resume}[name]
-        case "plan" | "doctor":
+        case "plan":
             from kvv.verbs import plan
 
-            chosen = {"plan": plan.plan, "doctor": plan.doctor}[name]
+            chosen = plan.plan
+        case "doctor":
+            from kvv.verbs import doctor
+
+            chosen = doctor.doctor
         case "report" | "score" | "show":
             from kvv.verbs import stored
 
@@ -162,27 +171,59 @@ def _verb(name: str) -> Verb:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 pass, 1 a gate failed, 2 usage, 3 inconclusive, 4 harness error, 5 budget, 130 interrupted."""
+    with _termination_interrupts():
+        try:
+            return _main(argv)
+        except KeyboardInterrupt as interruption:
+            print(f"kvv: {str(interruption) or 'interrupted'}", file=sys.stderr)
+            return EXIT_INTERRUPTED
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
+        _check_texts(arguments)
         return _verb(arguments.verb)(arguments)
     except ConfigError as error:
         print(f"kvv {arguments.verb}: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # the reader of our output went away (`kvv list cases | head`): nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
-        from kvv.store import StoreError
+        from kvv.store import WriteError
 
-        if isinstance(error, StoreError) and arguments.verb in READS_STORES:
-            print(f"kvv {arguments.verb}: RUN: {error}", file=sys.stderr)
-            return EXIT_USAGE
+        if isinstance(error, WriteError):
+            print(_without_secrets(f"kvv {arguments.verb}: {error}", arguments), file=sys.stderr)
+            return EXIT_HARNESS
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
         print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
         return EXIT_HARNESS
+
+
+def _check_texts(arguments: argparse.Namespace) -> None:
+    positional = {**POSITIONAL, **({"case": "CASE"} if arguments.verb == "show" else {"run": "RUN"})}
+    for name, value in vars(arguments).items():
+        if problem := text_problem(value):
+            raise ConfigError(f"{positional.get(name, '--' + name.replace('_', '-'))}: {problem}")
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """SIGTERM is taken like Ctrl-C, from the first moment on; a run puts its own handlers, which drain, in this one's place."""
+    if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _without_secrets(text: str, arguments: argparse.Namespace) -> str:

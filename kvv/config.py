@@ -7,6 +7,7 @@ directory, then the default. Keys are never values here: only the *names* of env
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tomllib
@@ -19,19 +20,28 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from kvv.model import Surface
 from kvv.shard import parse_shard
+from kvv.usage import ConfigError as ConfigError
+from kvv.usage import text_problem
 
 CONFIG_FILE = "kvv.toml"
 ENVIRONMENT = {"base_url": "KVV_BASE_URL", "model": "KVV_MODEL"}
-SURFACES = tuple(surface.value for surface in Surface)
-TIERS = ("smoke", "nightly", "full")
 
 #: a run whose plan passes either bound wants --yes or --max-cost
 COST_GUARD_USD = 20.0
 TOKEN_GUARD = 50_000_000
 
+#: nesting of --extra-body; no server's own fields come near it
+EXTRA_BODY_DEPTH = 32
 
-class ConfigError(ValueError):
-    """A usage or configuration error: one line that names the option; exit code 2."""
+#: a field name of RFC 9110, section 5.1
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: headers that the HTTP client makes itself, that say how an answer is to be read, or that carry the key: --header-env sets none of them
+RESERVED_HEADERS = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect"),
+        *("content-type", "content-encoding", "accept", "accept-encoding", "authorization", "proxy-authorization", "proxy-connection"),
+    }
+)
 
 
 def pairs(items: Sequence[str], option: str) -> dict[str, str]:
@@ -39,7 +49,7 @@ def pairs(items: Sequence[str], option: str) -> dict[str, str]:
     found = {}
     for item in items:
         name, sign, rest = str(item).partition("=")
-        if not sign or not name or not rest:
+        if not sign or not name.strip() or not rest.strip():
             raise ConfigError(f"{option}: wants NAME=VALUE, got {item!r}")
         found[name] = rest
     return found
@@ -64,23 +74,67 @@ def _max_tokens(value: Any) -> Any:
 
 
 def _extra_body(value: Any) -> Any:
-    """JSON text, or ``@FILE`` holding it."""
-    if not isinstance(value, str):
-        return value
-    try:
-        text = Path(value[1:]).read_text("utf-8") if value.startswith("@") else value
-        parsed = json.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read {value[1:]}: {error}") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error}") from error
+    """JSON text, or ``@FILE`` holding it, or a table of kvv.toml: an object that can be sent as JSON."""
+    parsed = _parsed(value) if isinstance(value, str) else value
     if not isinstance(parsed, dict):
         raise ValueError("must be a JSON object")
+    _check_json(parsed, 0)
     return parsed
 
 
+def _parsed(value: str) -> Any:
+    try:
+        text = Path(value[1:]).read_text("utf-8-sig") if value.startswith("@") else value
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {value[1:]}: {error}") from error
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"is nested more than {EXTRA_BODY_DEPTH} deep") from None
+    except ValueError as error:  # not only JSONDecodeError: an integer of five thousand digits
+        raise ValueError(f"not JSON: {error}") from error
+
+
+def _check_json(value: Any, depth: int) -> None:
+    """ValueError for what JSON cannot say: Python reads NaN and 1e999, TOML has dates, a lone surrogate is no character."""
+    if depth > EXTRA_BODY_DEPTH:
+        raise ValueError(f"is nested more than {EXTRA_BODY_DEPTH} deep")
+    match value:
+        case str():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                raise ValueError("holds a lone surrogate, which is no character") from None
+        case float():
+            if not math.isfinite(value):
+                raise ValueError(f"holds {value}, which is no JSON number")
+        case dict():
+            for name, item in value.items():
+                _check_json(name, depth + 1)
+                _check_json(item, depth + 1)
+        case list():
+            for item in value:
+                _check_json(item, depth + 1)
+        case None | bool() | int():
+            pass
+        case _:
+            raise ValueError(f"holds a {type(value).__name__}, which JSON has not")
+
+
 def _list(value: Any) -> Any:
-    return [part for item in value for part in str(item).split(",") if part] if isinstance(value, (list, tuple)) else value
+    return [part.strip() for item in value for part in str(item).split(",")] if isinstance(value, (list, tuple)) else value
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    """Names that an HTTP client may send beside its own; values are names of variables. A wrong name may be a key and is not repeated."""
+    for name, variable in value.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError("wants HEADER=NAME, where HEADER is letters, digits and hyphens")
+        if name.lower() in RESERVED_HEADERS:
+            hint = "; the key's variable is named by --api-key-env" if name.lower() == "authorization" else ""
+            raise ValueError(f"the header {name} cannot be set{hint}")
+        _variable_name(variable)
+    return value
 
 
 def _concurrency(value: Any) -> Any:
@@ -118,11 +172,12 @@ class RunConfig(BaseModel):
     base_url: str | None = None
     model: str | None = None
     api_key_env: VariableName = "KVV_API_KEY"
-    header_env: Annotated[dict[str, str], BeforeValidator(_pairs)] = {}
+    header_env: Annotated[dict[str, str], BeforeValidator(_pairs), AfterValidator(_headers)] = {}
     provider: str | None = None
     extra_body: Annotated[dict[str, Any], BeforeValidator(_extra_body)] = {}
     judge_base_url: str | None = None
     judge_model: str | None = None
+    second_judge_model: str | None = None
     judge_api_key_env: VariableName = "KVV_JUDGE_API_KEY"
     other_model: str | None = None
 
@@ -141,6 +196,7 @@ class RunConfig(BaseModel):
     variant: str | None = None
     data: Annotated[dict[str, str], BeforeValidator(_pairs)] = {}
     tokenizer: str | None = None
+    sandbox: Literal["bwrap", "docker", "none"] | None = None
     reference: tuple[str, ...] = ()
     as_reference: str | None = None
     seed: int = 0
@@ -205,6 +261,19 @@ def load_config(flags: Mapping[str, Any], *, environ: Mapping[str, str] | None =
         if value is not None:
             values[name] = value
             origin[name] = "flag"
+    return _validated(values, origin)
+
+
+def revised(config: RunConfig, flags: Mapping[str, Any]) -> RunConfig:
+    """The configuration with some options given anew. Raises ConfigError naming the option."""
+    origin = {**config.origin, **dict.fromkeys(flags, "flag")}
+    return _validated({**config.model_dump(exclude={"origin"}), **flags}, origin)
+
+
+def _validated(values: Mapping[str, Any], origin: Mapping[str, str]) -> RunConfig:
+    for name, value in values.items():
+        if name != "extra_body" and (problem := text_problem(value)):
+            raise ConfigError(f"{_spelled(name, origin)}: {problem}")
     try:
         config = RunConfig.model_validate({**values, "origin": origin})
     except ValidationError as error:
@@ -230,7 +299,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError(f"{path.name}: is nested too deep") from None
+    except ValueError as error:  # TOMLDecodeError, and an integer of five thousand digits
         raise ConfigError(f"{path.name}: {error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from kvv.report import kvv as report_kvv
 from kvv.report.view import RunView
 from kvv.run import Ending
 from kvv.runview import PlannedVerdicts, build_view
-from kvv.store import Store
+from kvv.store import Store, WriteError
 from kvv.suite import SuiteKind
+
+#: the disk is full, over quota, or failed: nothing the user wrote on the command line
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 #: file name -> renderer: what every run folder holds
 FILES = {
@@ -57,8 +61,12 @@ def record_ending(store: Store, ending: Ending) -> None:
 
 def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     view = build_view(store)
-    for name, render in FILES.items():
-        (folder / name).write_text(render(view), "utf-8", newline="\n")
+    try:
+        for name, render in FILES.items():
+            (folder / name).write_text(render(view), "utf-8", newline="\n")
+    except OSError as error:
+        wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
+        raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
     say(config, view, folder)
     if config.as_reference:
         write_as_reference(Path(config.as_reference), store, view)
@@ -70,8 +78,7 @@ def say(config: RunConfig, view: RunView, folder: Path) -> None:
     if config.json_output:
         sys.stdout.write(report_json.render(view))
         return
-    block = text.render(view)
-    sys.stdout.write(block.split("\n", 1)[0] + "\n" if config.quiet else block)
+    sys.stdout.write(text.brief(view) if config.quiet else text.render(view))
     sys.stdout.write(f"{'' if config.quiet else chr(10)}{text.plain(str(folder))}\n")
     sys.stdout.flush()
 
@@ -86,7 +93,14 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> None:
         for pair in PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
     )
     digests = {entry["id"]: entry["dataset"]["sha256"] for entry in meta["suites"] if entry["dataset"]}
-    header = Header(model=meta["model"], run_id=view.run.run_id, created=view.run.finished, source=meta["base_url"], data_sha256=digests)
+    header = Header(
+        model=meta["model"],
+        run_id=view.run.run_id,
+        created=view.run.finished,
+        source=meta["base_url"],
+        source_sha256=meta.get("source_sha256", ""),
+        data_sha256=digests,
+    )
     try:
         write_reference(path, header, pairs)
     except OSError as error:

@@ -17,9 +17,10 @@ from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
 from kvv.model import Request
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, variant_for
-from kvv.policy import Policy, PolicyError, load_policy, parse_policy, policy_ids
+from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
-from kvv.references import ReferenceError, check_overlap, read_references
+from kvv.references import ReferenceError, ReferenceFile, check_overlap, read_reference
+from kvv.sandbox import SandboxError, Workspace, choose
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
 
@@ -29,12 +30,13 @@ FIXTURE_MODEL = "kimi-k3"
 JUDGE_TEMPERATURE, JUDGE_MAX_TOKENS = 0.3, 16_384
 #: the value of --data that asks for the shipped fixtures
 FIXTURE = "fixture"
-DEFAULT_POLICY = "smoke"
+#: the policy that judges a tier, where none is named
+TIER_POLICIES = {"smoke": "smoke", "nightly": "nightly", "full": "release"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target."""
+    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend, where a suite needs one."""
 
     config: RunConfig
     model: str
@@ -44,6 +46,7 @@ class Job:
     plan: Plan
     in_process: bool
     contract_only: bool = False
+    sandbox: str = ""
 
     @property
     def prices(self) -> Prices | None:
@@ -59,8 +62,10 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     if model is None:
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
     profile, reason = _profile(config, model)
-    policy = _policy(config)
+    policy = _policy(config, contract_only=contract_only)
+    _check_references(config)
     plan, skipped = [], []
+    sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config)
         dataset = None if missing else _dataset(suite, config, named=named, in_process=in_process)
@@ -69,31 +74,42 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         elif missing:
             skipped.append(Skipped(suite=suite.id, reason=missing))
         else:
-            plan.append(_planned(suite, config, profile, model, dataset))
-    if config.case and not any(planned.cases for planned in plan):
-        raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
+            planned = _planned(suite, config, profile, model, dataset)
+            if "sandbox" in suite.needs and planned.cases:
+                sandbox, lacking = _sandbox(config, planned, named=named)
+                if lacking:
+                    skipped.append(Skipped(suite=suite.id, reason=lacking))
+                    continue
+            plan.append(planned)
+    if config.case:
+        # suites without a chosen case were not asked for
+        plan = [planned for planned in plan if planned.cases]
+        if not plan:
+            raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
     return Job(
         config=config,
         model=model,
         profile=profile,
         profile_reason=reason,
         policy=policy,
-        plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile)),
+        plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config)),
         in_process=in_process,
         contract_only=contract_only,
+        sandbox=sandbox,
     )
 
 
 def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Dataset) -> Job:
     """A job of one suite over rows that are at hand already (imported results); nothing of it is sent."""
     profile, reason = _profile(config, model)
+    _check_references(config)
     planned = _planned(load_suite(suite_id), config, profile, model, dataset)
     return Job(
         config=config,
         model=model,
         profile=profile,
         profile_reason=reason,
-        policy=_policy(config),
+        policy=_policy(config, contract_only=False),
         plan=Plan(suites=[planned], skipped=[], prices=None),
         in_process=False,
     )
@@ -102,11 +118,14 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
 def guard(job: Job) -> None:
     """A run that may cost much wants the user's word first."""
     plan, config = job.plan, job.config
+    if config.max_cost is not None and plan.prices is None and not job.in_process:
+        raise ConfigError(f"--max-cost: no price of {job.model} is known, so that the bound could not be kept; name --price-in and --price-out")
     tokens = plan.prompt_tokens + plan.completion_tokens
     if config.yes or config.max_cost is not None or job.in_process:
         return
-    if plan.cost is not None and plan.cost > COST_GUARD_USD:
-        raise ConfigError(f"this run may cost about ${plan.cost:,.0f}: say --yes, or set a bound with --max-cost")
+    cost = (plan.cost or 0.0) + (plan.judge_cost or 0.0)
+    if cost > COST_GUARD_USD:
+        raise ConfigError(f"this run may cost about ${cost:,.0f}: say --yes, or set a bound with --max-cost")
     if tokens > TOKEN_GUARD:
         raise ConfigError(f"this run may use about {tokens / 1e6:,.0f}M tokens: say --yes, or set a bound with --max-cost")
 
@@ -133,15 +152,20 @@ def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
         raise ConfigError(f"--profile: {error}") from error
 
 
-def _policy(config: RunConfig) -> Policy:
-    """A shipped policy by name, or a file by path; without --policy the one that requires nothing."""
-    name = config.policy or DEFAULT_POLICY
+def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
+    """A shipped policy by name, or a file by path; without --policy the tier's own.
+
+    Suites or cases named by the user, and ``kvv check``, are judged by the tier's margins, but nothing else is required beside them.
+    """
+    name = config.policy or TIER_POLICIES[config.tier or "smoke"]
     try:
         policy = load_policy(name) if name in policy_ids() else parse_policy(Path(name).read_text("utf-8"), name)
     except PolicyError as error:
         raise ConfigError(f"--policy: {error}") from error
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError, ValueError):
         raise ConfigError(f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}") from None
+    if config.policy is None and (config.suites or config.case or contract_only) and policy.required != Required():
+        policy = policy.model_copy(update={"name": f"{policy.name}-in-part", "required": Required()})
     return policy.model_copy(update={"strict": True}) if config.strict else policy
 
 
@@ -165,7 +189,33 @@ def _selected(config: RunConfig, profile: Profile, *, contract_only: bool) -> li
     for name in (*config.data, *(suite for suite in config.max_tokens if suite)):
         if name not in known:
             raise ConfigError(f"--data or --max-tokens: no suite {name!r}; known: {', '.join(known)}")
+    _check_variants(config.variant or "", [suite for suite, _ in suites])
     return suites
+
+
+def _check_variants(text: str, suites: Sequence[Suite]) -> None:
+    """A variant that no suite takes would be asked for in vain."""
+    if "=" not in text:
+        if text and not any(_takes(suite, text) for suite in suites):
+            raise ConfigError(f"--variant: no suite of this run has a variant {text!r:.60}; suites with variants: {', '.join(_with_variants())}")
+        return
+    for name, sign, value in (part.partition("=") for part in text.split(",")):
+        name, value = name.strip(), value.strip()
+        if not sign or not value or name not in _with_variants():
+            raise ConfigError(f"--variant: wants V or SUITE=V[,SUITE=V], SUITE one of {', '.join(_with_variants())}; got {text!r:.80}")
+        if not _takes(load_suite(name), value):
+            raise ConfigError(f"--variant: {name} has no variant {value!r:.60}")
+
+
+def _takes(suite: Suite, variant: str) -> bool:
+    try:
+        return bool(suite.data_variant(variant))
+    except ValueError as error:
+        raise ConfigError(f"--variant: {error}") from error
+
+
+def _with_variants() -> list[str]:
+    return [name for name in suite_ids() if type(load_suite(name)).data_variant is not Suite.data_variant]
 
 
 def _missing_need(suite: Suite, config: RunConfig) -> str:
@@ -176,14 +226,28 @@ def _missing_need(suite: Suite, config: RunConfig) -> str:
         return "no judge"
     if not config.judge_model:
         raise ConfigError("--judge-model: is needed beside --judge-base-url")
+    if config.second_judge_model == config.judge_model:
+        raise ConfigError("--second-judge-model: is the judge itself; agreement wants another model")
     return ""
+
+
+def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[str, str]:
+    """The name of a backend that works here and holds the suite's first case, and why there is none. ConfigError where one was asked for."""
+    try:
+        return choose(config.sandbox, Workspace.of(planned.cases[0].inputs["sandbox"])).name, ""
+    except SandboxError as error:
+        if config.sandbox is not None and named:
+            raise ConfigError(f"--sandbox: {error}") from error
+        return "", f"no sandbox: {error}"
 
 
 def judge_of(config: RunConfig, model: str) -> Judge | None:
     """KVV's judge parameters, but the temperature of a model that accepts no other; without an endpoint of its own our endpoint judges."""
     name = (config.judge_model or "") if config.judge_base_url else model if config.base_url is None else ""
-    if not name:
-        return None
+    return judge_named(name) if name else None
+
+
+def judge_named(name: str) -> Judge:
     profile = load_profile(pick_profile(name)[0])
     fixed = any(0 <= values.get("temperature", -1) <= 2 for values in profile.decoding.rejected)
     temperature = profile.sampling_for("judge").temperature if fixed else JUDGE_TEMPERATURE
@@ -221,6 +285,7 @@ def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, data
         other_model=config.other_model or "",
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
+        second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,
     )
     try:
         planned = plan_suite(
@@ -269,10 +334,32 @@ def _references(suite: Suite, config: RunConfig, dataset: Dataset | None) -> Seq
 
 
 def _reference(path: Path, suite: str) -> ReferenceRun | None:
+    return _reference_file(path).runs.get(suite)
+
+
+def _reference_file(path: Path) -> ReferenceFile:
     try:
-        return read_references(path).get(suite)
+        return read_reference(path)
     except ReferenceError as error:
         raise ConfigError(f"--reference: {error}") from error
+
+
+def _check_references(config: RunConfig) -> None:
+    """One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks worse."""
+    seen: list[tuple[str, ReferenceFile]] = []
+    for name in config.reference:
+        found = _reference_file(Path(name))
+        for earlier, other in seen:
+            if found.header.same_run(other.header):
+                raise ConfigError(f"--reference: {earlier} and {name} hold the same run; an official run counts once")
+        seen.append((name, found))
+
+
+def _judge_prices(config: RunConfig) -> Prices | None:
+    """The published prices of a judge whose model has a profile of its own."""
+    if not config.judge_base_url or not config.judge_model:
+        return None
+    return load_profile(pick_profile(config.judge_model)[0]).prices
 
 
 def _prices(config: RunConfig, profile: Profile) -> Prices | None:

@@ -300,13 +300,13 @@ class UsageReport:
     def count(self, name: str) -> int | None:
         """A top-level integer count, or None where it is absent or no integer."""
         value = self.raw.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return value if value.__class__ is int else None
 
     def detail(self, group: str, name: str) -> int | None:
         """A count inside ``prompt_tokens_details`` or ``completion_tokens_details``."""
         inner = self.raw.get(group)
-        value = inner.get(name) if isinstance(inner, Mapping) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        value = inner.get(name) if isinstance(inner, dict) else None
+        return value if value.__class__ is int else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,7 +496,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command for the sandbox. ``timeout_s`` in seconds, ``output_limit`` in characters."""
+    """One command for the sandbox. ``timeout_s`` in seconds, ``output_limit`` in characters, half from the output's beginning, half from its end."""
 
     argv: tuple[str, ...]
     stdin: str = ""
@@ -513,9 +513,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exec:
-    """Run this command in the case's sandbox."""
+    """Run this command in the case's sandbox. ``tree`` names its work tree: another name than before ends that tree and makes a new one."""
 
     command: Command
+    tree: str = "work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,10 +536,16 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
+    """How a command ended: ``exit_code`` is None after a time-out. Standard output and error are one text, ``elided`` characters left out
+    of its middle. ``killed`` names the bound that ended it (time, memory, disk); ``emulated``: on another processor's instructions."""
+
     exit_code: int | None
     output: str
     timed_out: bool = False
     seconds: float = 0.0
+    elided: int = 0
+    killed: str = ""
+    emulated: bool = False
 
 
 Step = Ask | Exec | Done

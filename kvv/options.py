@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from kvv.config import SURFACES, TIERS
+from kvv.sandbox import BACKENDS
+from kvv.usage import SURFACES, TIERS
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,6 +42,7 @@ def add_endpoint_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--other-model", metavar="NAME", help="another model on the same gateway, to see that extensions do not leak to it")
     group.add_argument("--judge-base-url", metavar="URL", help="the judge's endpoint")
     group.add_argument("--judge-model", metavar="NAME", help="the judge's model")
+    group.add_argument("--second-judge-model", metavar="NAME", help="another model there, which judges the same answers: their agreement is reported")
     group.add_argument(
         "--judge-api-key-env", metavar="NAME", help="name of the environment variable that holds the judge's key (default: KVV_JUDGE_API_KEY)"
     )
@@ -61,6 +63,7 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
         "--data", action="append", metavar="SUITE=PATH", help="a suite's data from a file or folder; `fixture` takes the shipped sample"
     )
     group.add_argument("--tokenizer", metavar="PATH", help="the model's merges in tiktoken's form, or its Hugging Face folder: counts prompts")
+    group.add_argument("--sandbox", choices=BACKENDS, help="where a model's commands run (default: the first that works); none is no sandbox at all")
     group.add_argument("--reference", action="append", metavar="FILE", help="per-case results of an official run (repeatable)")
     group.add_argument("--as-reference", metavar="FILE", help="write this run's per-case results")
     group.add_argument("--seed", type=int, help="seed of every draw (default: 0)")

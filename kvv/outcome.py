@@ -36,6 +36,10 @@ QUOTA_TYPES = frozenset({"exceeded_current_quota_error", "insufficient_quota", "
 NOT_RETRIED_FAULTS = frozenset({FaultKind.TOO_LARGE, FaultKind.BAD_ENCODING, FaultKind.CANCELLED})
 
 
+#: remarks of an importer on a sample without a recorded answer; they are the verdict's reason
+MISSING_RESULT, RECORDED_FAILURE = "missing-result", "recorded-failure"
+
+
 class Standing(StrEnum):
     ANSWERED = "answered"
     REFUSED = "refused"
@@ -54,11 +58,6 @@ class Assessment:
     retry: bool = False
     retry_after_s: float | None = None
     detail: str = ""
-
-    @property
-    def stops_the_run(self) -> bool:
-        """On the first control probe, or after a run of good answers, this is nothing a retry mends."""
-        return self.standing in (Standing.CONFIGURATION, Standing.NOT_A_COMPLETION)
 
 
 def assess(exchange: Exchange, observation: Observation) -> Assessment:
@@ -149,11 +148,12 @@ def unanswered(case: Case, answered: Answered) -> Verdict | None:
     if found.standing is Standing.ANSWERED:
         return None
     refused = found.standing is Standing.REFUSED
+    recorded = next((reason for reason in (MISSING_RESULT, RECORDED_FAILURE) if reason in answered.observation.deviations), found.reason)
     return Verdict(
         case=case.id,
         sample=case.sample,
         outcome=Outcome.FAIL if refused else Outcome.INCONCLUSIVE,
-        reason="valid-request-refused" if refused else found.reason,
+        reason="valid-request-refused" if refused else recorded,
         detail=found.detail,
         evidence=(Evidence(exchange=answered.exchange.identity.key, excerpt=found.detail),),
     )

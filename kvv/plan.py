@@ -18,8 +18,13 @@ from kvv.suite import Context, Settings, Suite, SuiteKind
 
 #: characters per token, for estimates only
 CHARS_PER_TOKEN = 3.5
+#: a picture sent as a data URL, for estimates only
+PICTURE_TOKENS = 300
 #: what a contract request uses, prompt and completion, for estimates only
 CONTRACT_COMPLETION_TOKENS = 64
+
+#: what a judge's call uses beside the answer it is shown, for estimates only
+JUDGE_PROMPT_TOKENS, JUDGE_COMPLETION_TOKENS = 400, 300
 
 #: KVV's published parameters; `--preset kvv` sends these whatever the profile's own recommendation is
 KVV_SAMPLING: Mapping[str, Sampling] = {
@@ -67,6 +72,12 @@ class PlannedSuite:
         """What is asked when nothing needs a second try: a case of several requests says how many (``inputs["requests"]``)."""
         return sum(int(case.inputs.get("requests", 1)) * self.samples[case.id] for case in self.cases)
 
+    @property
+    def judge_tokens(self) -> tuple[int, int]:
+        """Prompt and completion tokens: each call shows the judge an answer, a rubric item and the instruction."""
+        answer = self.context.settings.expect_completion_tokens
+        return self.judge_calls * (answer + JUDGE_PROMPT_TOKENS), self.judge_calls * JUDGE_COMPLETION_TOKENS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
@@ -79,6 +90,7 @@ class Plan:
     suites: Sequence[PlannedSuite]
     skipped: Sequence[Skipped]
     prices: Prices | None
+    judge_prices: Prices | None = None
 
     @property
     def requests(self) -> int:
@@ -104,6 +116,13 @@ class Plan:
     def cost(self) -> float | None:
         """Dollars without any prefix caching and without the judge; None where no price is known."""
         return None if self.prices is None else cost_of(self.prices, self.prompt_tokens, self.completion_tokens)
+
+    @property
+    def judge_cost(self) -> float | None:
+        """Dollars for the judge's calls; None where its price is not known."""
+        if self.judge_prices is None:
+            return 0.0 if not self.judge_calls else None
+        return sum(cost_of(self.judge_prices, *planned.judge_tokens) for planned in self.suites)
 
     @property
     def cost_cached(self) -> float | None:
@@ -198,9 +217,10 @@ def only(planned: PlannedSuite, cases: Sequence[Case]) -> PlannedSuite:
 
 def _planned(suite: Suite, context: Context, cases: Sequence[Case]) -> PlannedSuite:
     samples = {case.id: suite.samples(case, context) for case in cases}
-    prompt = sum(_prompt_tokens(case) * samples[case.id] for case in cases)
+    prompt = sum(_prompt_tokens(suite, case) * samples[case.id] for case in cases)
     per_answer = context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS
-    completion = sum(samples.values()) * per_answer
+    answers = sum(samples.values()) if suite.kind is SuiteKind.BENCHMARK else sum(int(case.inputs.get("requests", 1)) for case in cases)
+    completion = answers * per_answer
     return PlannedSuite(
         suite=suite,
         context=context,
@@ -228,12 +248,11 @@ def _wanted(case: Case, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatch.fnmatchcase(case.id, glob) for glob in globs)
 
 
-def _prompt_tokens(case: Case) -> int:
-    """What the suite itself counted or estimated (``inputs["tokens"]``), else by the characters."""
+def _prompt_tokens(suite: Suite, case: Case) -> int:
+    """What the suite itself counted or estimated (``inputs["tokens"]``), else by the characters it will send."""
     if "tokens" in case.inputs:
         return int(case.inputs["tokens"]["prompt"])
-    body = case.inputs.get("body")
-    return int(_characters(body) / CHARS_PER_TOKEN) if body is not None else 0
+    return int(sum(_characters(body) for body in suite.bodies(case) if body is not None) / CHARS_PER_TOKEN)
 
 
 def _characters(value: Any) -> int:
@@ -242,7 +261,7 @@ def _characters(value: Any) -> int:
     if isinstance(value, Picture):
         return int(value.tokens * CHARS_PER_TOKEN)
     if isinstance(value, str):
-        return len(value)
+        return int(PICTURE_TOKENS * CHARS_PER_TOKEN) if value.startswith("data:image/") else len(value)
     if isinstance(value, Mapping):
         return sum(len(key) + _characters(item) for key, item in value.items())
     if isinstance(value, (list, tuple)):

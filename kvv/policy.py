@@ -37,11 +37,15 @@ class Mode(StrEnum):
 
 
 class Required(_Table):
-    """``gated`` suites must not only run but be decided: without a usable reference they make the run INCONCLUSIVE."""
+    """``gated`` suites must not only run but be decided: without a usable reference they make the run INCONCLUSIVE.
+
+    ``quality`` asks the same of every benchmark that runs, and that one does.
+    """
 
     suites: tuple[Slug, ...] = ()
     areas: tuple[Area, ...] = ()
     gated: tuple[Slug, ...] = ()
+    quality: bool = False
 
 
 class Benchmark(_Table):

@@ -163,7 +163,8 @@ class Profile(_Table):
         """Request fields that switch thinking. ``on`` None leaves the switch to the endpoint's default.
 
         The two forms are those KVV sends: a ``thinking`` object (type, keep, effort), or
-        ``chat_template_kwargs`` (thinking, preserve_thinking, thinking_effort).
+        ``chat_template_kwargs`` (thinking, preserve_thinking, thinking_effort). Its table has keep beside an effort only: without
+        one the endpoint's own defaults hold, which are to keep all, at effort max (contract 2.2).
         """
         mode = self.thinking.mode if mode is None else mode
         if on is None or mode == "none" or not self.thinking.supported:
@@ -172,13 +173,13 @@ class Profile(_Table):
             if not on:
                 return {"thinking": {"type": "disabled"}}
             thinking: dict[str, Any] = {"type": "enabled"}
-            if self.thinking.keep:
+            if self.thinking.keep and effort:
                 thinking["keep"] = "all"
             if effort:
                 thinking["effort"] = effort
             return {"thinking": thinking}
         kwargs: dict[str, Any] = {self.thinking.kwargs_switch: on}
-        if on and self.thinking.keep:
+        if on and self.thinking.keep and effort:
             kwargs["preserve_thinking"] = True
         if on and effort:
             kwargs["thinking_effort"] = effort

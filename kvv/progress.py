@@ -17,7 +17,7 @@ from rich.text import Text
 
 from kvv.model import Case, Outcome, Verdict
 from kvv.reading import Received
-from kvv.report.text import plain
+from kvv.report.escape import plain
 from kvv.schedule.budget import Budget
 
 PLAIN_EVERY_S = 30.0

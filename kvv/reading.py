@@ -109,6 +109,8 @@ class Reader:
         self._streaming: bool | None = None
         self._pieces: list[bytes] = []
         self._pieces_size = 0
+        #: grows with every packet that says something: events with data, bytes of a body that are no blanks; not with comments
+        self.said = 0
         self._bytes = 0
         self._open_body = False
         self._frame_count = 0
@@ -142,12 +144,14 @@ class Reader:
             if self._streaming is None:
                 self._streaming = self._is_stream(b"".join(self._pieces))
             if not self._streaming:
+                self.said += not data.isspace()
                 return self._pieces_size <= self._limits.body_bytes or self._too_large("body", self._limits.body_bytes)
             data, self._pieces = b"".join(self._pieces), []
         events = self._events
         frames = events.feed(data, offset_ms)
         if frames:
             self._take(frames, offset_ms)
+            self.said += bool(frames[-1].data) or any(frame.data for frame in frames)
         if events.overflow:
             return self._too_large("event", self._limits.event_bytes)
         return self._decoder.characters <= self._text_limit or self._too_large("text", self._text_limit)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, ValidationError
 
 from kvv.gate import SuiteRun
 from kvv.job import Job
@@ -18,6 +20,7 @@ from kvv.policy import Policy
 from kvv.profile import load_profile
 from kvv.redact import redact_url
 from kvv.runfolder import vendor_of
+from kvv.store import Store, StoreError
 from kvv.suite import Context, Dataset, ReferenceRun, Settings, Suite, SuiteKind, load_suite
 
 
@@ -44,6 +47,7 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "preset": config.preset or "",
         "policy": job.policy.model_dump(mode="json"),
         "in_process": job.in_process,
+        "sandbox": job.sandbox,
         "contract_only": job.contract_only,
         "suites": [suite_meta(item) for item in job.plan.suites],
         "skipped": [
@@ -51,6 +55,76 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
             for item in job.plan.skipped
         ],
     }
+
+
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+_Moment = Annotated[str, AfterValidator(_moment)]
+
+
+class _SuiteRecord(BaseModel):
+    id: str
+    kind: SuiteKind
+    title: str
+    version: str
+    settings: dict[str, Any]
+    dataset: dict[str, Any] | None
+    references: list[dict[str, Any]]
+
+
+class _SkippedRecord(BaseModel):
+    id: str
+    kind: SuiteKind
+    title: str
+    skipped: str
+
+
+class _RunRecord(BaseModel):
+    """What ``run_meta`` writes, and what is added at the end."""
+
+    run_id: str
+    kvv_version: str
+    started: _Moment
+    finished: _Moment | None = None
+    seed: StrictInt
+    base_url: str
+    vendor: str
+    model: str
+    profile: str
+    profile_reason: str
+    surface: Surface
+    tier: str
+    preset: str
+    policy: dict[str, Any]
+    in_process: StrictBool
+    contract_only: StrictBool
+    suites: list[_SuiteRecord]
+    skipped: list[_SkippedRecord]
+    stop: dict[str, str] | None = None
+    server_counts: dict[str, Any] | None = None
+
+
+def check_meta(store: Store) -> dict[str, Any]:
+    """The run's meta record, of which everything that a report needs can be made; StoreError says what is missing."""
+    meta = store.meta()
+    try:
+        _RunRecord.model_validate(meta)
+        policy_of(meta)
+        recorded_suites(meta)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise StoreError(f"{store.path}: damaged, or not the store of a run: its record {place!r} is {_lack(first)}") from None
+    except (KeyError, TypeError, ValueError) as error:  # a setting or a suite that this version does not know
+        raise StoreError(f"{store.path}: its record cannot be read: {' '.join(str(error).split())[:300]}") from error
+    return meta
+
+
+def _lack(problem: Any) -> str:
+    return "missing" if problem["type"] == "missing" else f"wrong ({problem['msg']})"
 
 
 def suite_meta(item: PlannedSuite) -> dict[str, Any]:

@@ -1,22 +1,20 @@
 """Keeps the run's secrets out of everything that is stored, shown or raised.
 
 A ``Redactor`` knows the secrets (keys of every role, passwords of proxies) and replaces each wherever it may be
-echoed: raw, JSON-escaped (also twice, as inside tool arguments), URL-encoded, HTML-escaped, in base64 at any
-alignment (as inside ``user:key``), and a long piece of one that a cut left at the end. It runs on every frame,
-so the common case, nothing there, is a few substring searches that return the same object.
+echoed: raw, escaped for JSON (also twice, as inside tool arguments), URLs or HTML, whole or character by character,
+in base64 at any alignment (as inside ``user:key``), and a long piece of one that a cut left at the end. It runs on
+every frame, so the common case, nothing there, is a few substring searches that return the same object.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import html
-import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
-from urllib.parse import quote, quote_plus
+
+from kvv.secretforms import ESCAPED_LENGTH, base64_cores, forms, hints, mixed, unescaped
 
 MARK = "[redacted]"
 
@@ -56,23 +54,28 @@ class Redactor:
     ``data`` and ``text`` return their argument itself where nothing matches.
     """
 
-    __slots__ = ("_needles", "_pattern", "_pieces", "_secrets", "_text_needles")
+    __slots__ = ("_hints", "_needles", "_pattern", "_pieces", "_secrets", "_text_needles", "_text_signs")
 
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
         known = {secret.strip() for secret in secrets if secret is not None}
         self._secrets = tuple(sorted((s for s in known if len(s) > 2 and s.lower() not in PLACEHOLDERS and s not in MARK), key=len, reverse=True))
         needles: set[bytes] = set()
         patterns: list[bytes] = []
+        escaped: list[str] = []
         for secret in self._secrets:
             short = len(secret) < SHORT
-            forms = sorted(_forms(secret), key=len, reverse=True)
-            needles.update(form[:PIECE] for form in forms)
-            patterns += [rb"(?<![A-Za-z0-9_-])" + re.escape(form) + rb"(?![A-Za-z0-9_-])" if short else re.escape(form) for form in forms]
-            cores = set() if short else _base64_cores(secret)
-            needles.update(cores)
+            written = sorted(forms(secret), key=len, reverse=True)
+            needles.update(form[:PIECE] for form in written)
+            ways = [*map(re.escape, written), mixed(secret)]
+            patterns += [rb"(?<![A-Za-z0-9_-])" + way + rb"(?![A-Za-z0-9_-])" if short else way for way in ways]
+            cores = set() if short else base64_cores(secret)
+            needles.update(cores, (core.replace(b"/", b"\\/") for core in cores))
             # the characters beside a core hold the secret's outer bits; bounded, so that no long run costs square time
-            patterns += [rb"[A-Za-z0-9+/_-]{0,3}" + re.escape(core) + rb"[A-Za-z0-9+/_-]{0,3}=*" for core in cores]
+            patterns += [rb"[A-Za-z0-9+/_-]{0,3}" + mixed(core.decode()) + rb"[A-Za-z0-9+/_-]{0,3}=*" for core in cores]
+            escaped += [*secret[:PIECE], *(character for core in cores for character in core.decode() if not character.isalnum())]
         self._needles = tuple(sorted(needles))
+        self._hints = hints(escaped)
+        self._text_signs = tuple(sign.decode() for sign, _ in self._hints)
         self._text_needles = tuple(needle.decode("utf-8", "ignore") for needle in self._needles)
         self._pattern = re.compile(b"|".join(patterns)) if patterns else None
         self._pieces = tuple(s.encode() for s in self._secrets if len(s) > PIECE)
@@ -87,7 +90,23 @@ class Redactor:
 
     def suspects(self, text: str) -> bool:
         """Whether the text may hold a secret; False is certain."""
-        return any(needle in text for needle in self._text_needles)
+        return any(needle in text for needle in self._text_needles) or self._hides_in(text)
+
+    def holds(self, data: bytes) -> bool:
+        """Whether the bytes may hold a secret; False is certain."""
+        return any(needle in data for needle in self._needles) or self._hides(data)
+
+    def spans(self, data: bytes) -> list[tuple[int, int]]:
+        """Where the secrets stand in the data, as begin and end."""
+        return [found.span() for found in self._pattern.finditer(data)] if self._pattern else []
+
+    def _hides(self, data: bytes) -> bool:
+        """Whether a secret may stand there with characters escaped. Nearly always the first look says no: none of its characters is."""
+        for sign, pattern in self._hints:
+            if sign in data and pattern.search(data):
+                text = unescaped(data)
+                return any(needle in text for needle in self._needles)
+        return False
 
     def plus(self, secrets: Iterable[str | None]) -> Redactor:
         """A redactor that knows these secrets too."""
@@ -98,14 +117,21 @@ class Redactor:
         for needle in self._needles:
             if needle in data:
                 return self._scrub(data)
-        return data
+        return self._scrub(data) if self._hides(data) else data
 
     def text(self, text: str) -> str:
         """The text without any form of a secret."""
         for needle in self._text_needles:
             if needle in text:
-                return self._scrub(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
-        return text
+                return self._scrub_text(text)
+        return self._scrub_text(text) if self._hides_in(text) else text
+
+    def _hides_in(self, text: str) -> bool:
+        return any(sign in text for sign in self._text_signs) and self._hides(text.encode("utf-8", "surrogatepass"))
+
+    def _scrub_text(self, text: str) -> str:
+        clean = self._scrub(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        return text if clean == text else clean
 
     def message(self, text: str) -> str:
         """For logs and exceptions: also without URL userinfo and query values, and without any bearer or basic credential."""
@@ -161,11 +187,11 @@ class Detector:
     A fold over its decoded packets, however they are cut; they are searched a few kilobytes at a time.
     """
 
-    __slots__ = ("_found", "_needles", "_overlap", "_pending", "_size")
+    __slots__ = ("_found", "_overlap", "_pending", "_redactor", "_size")
 
     def __init__(self, redactor: Redactor) -> None:
-        self._needles = redactor.needles
-        self._overlap = max(map(len, self._needles), default=1) - 1
+        self._redactor = redactor
+        self._overlap = max(*map(len, redactor.needles), PIECE * ESCAPED_LENGTH) - 1 if redactor.needles else 0
         self._pending: list[bytes] = []
         self._size = 0
         self._found = False
@@ -183,7 +209,7 @@ class Detector:
 
     def _search(self) -> None:
         window = b"".join(self._pending)
-        self._found = self._found or any(needle in window for needle in self._needles)
+        self._found = self._found or self._redactor.holds(window)
         self._pending = [window[-self._overlap :]] if self._overlap else []
         self._size = 0
 
@@ -195,25 +221,3 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 
 def _same(old: tuple[Any, Any], new: tuple[Any, Any]) -> bool:
     return old[0] is new[0] and old[1] is new[1]
-
-
-def _forms(secret: str) -> set[bytes]:
-    """The secret as it may stand in text, JSON (once and twice escaped), URLs and HTML."""
-    texts = {secret, html.escape(secret), quote(secret), quote(secret, safe=""), quote_plus(secret)}
-    texts |= {re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text) for text in texts}
-    for _ in range(2):
-        texts |= {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in texts for ascii_only in (True, False)}
-        texts |= {text.replace("/", "\\/") for text in texts}
-    return {text.encode("utf-8", "surrogatepass") for text in texts}
-
-
-def _base64_cores(secret: str) -> set[bytes]:
-    """For each of the three alignments the base64 characters that depend on the secret alone, in both alphabets."""
-    data = secret.encode("utf-8", "surrogatepass")
-    cores: set[bytes] = set()
-    for before in range(3):
-        bits = before * 8
-        first, end = -(-bits // 6), (bits + len(data) * 8) // 6
-        padded = bytes(before) + data + bytes(-(before + len(data)) % 3)
-        cores |= {encode(padded)[first:end] for encode in (base64.b64encode, base64.urlsafe_b64encode)}
-    return cores

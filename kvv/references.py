@@ -25,7 +25,7 @@ FORMAT = 1
 #: a reference that knows fewer of a run's cases than this is of other data
 LEAST_OVERLAP = 0.5
 
-_HEADER_KEYS = frozenset({"kvv_reference", "suite", "model", "run_id", "created", "source", "data_sha256"})
+_HEADER_KEYS = frozenset({"kvv_reference", "suite", "model", "run_id", "created", "source", "source_sha256", "data_sha256"})
 _LINE_KEYS = frozenset({"suite", "case", "samples"})
 
 
@@ -35,13 +35,22 @@ class ReferenceError(ValueError):  # the builtin of this name is about weak refe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Where a reference comes from. ``created`` is an ISO 8601 UTC time, ``data_sha256`` is by suite, ``source`` free text."""
+    """Where a reference comes from. ``created`` is an ISO 8601 UTC time, ``data_sha256`` is by suite, ``source`` free text.
+
+    ``source_sha256`` is the digest of the recording that was imported, "" for a run of our own: a recording stays one run
+    however often it is imported.
+    """
 
     model: str
     run_id: str
     created: str
     source: str = ""
+    source_sha256: str = ""
     data_sha256: Mapping[str, str] = field(default_factory=dict)
+
+    def same_run(self, other: Header) -> bool:
+        """Whether both are of one run; a file without run id and digest is taken at its word."""
+        return (bool(self.run_id) and self.run_id == other.run_id) or (bool(self.source_sha256) and self.source_sha256 == other.source_sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +74,7 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
         usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
         samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
     head: dict[str, Any] = {"kvv_reference": FORMAT, "model": header.model, "run_id": header.run_id, "created": header.created}
-    head |= {"source": header.source, "data_sha256": dict(header.data_sha256)}
+    head |= {"source": header.source, "source_sha256": header.source_sha256, "data_sha256": dict(header.data_sha256)}
     with path.open("w", encoding="utf-8", newline="\n") as out:
         out.write(_line(head))
         for (suite, case_id), found in sorted(samples.items()):
@@ -110,11 +119,6 @@ def read_reference(path: Path) -> ReferenceFile:
     return ReferenceFile(header=header, runs=runs)
 
 
-def read_references(path: Path) -> Mapping[str, ReferenceRun]:
-    """The runs of a reference file, by suite."""
-    return read_reference(path).runs
-
-
 def _object(line: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
@@ -134,7 +138,7 @@ def _header(entry: Mapping[str, Any]) -> Header:
     if version != FORMAT or isinstance(version, bool):
         raise ValueError(f"format {version!r:.40} is unknown, this version reads {FORMAT}")
     _only(entry, _HEADER_KEYS)
-    texts = {name: entry.get(name, "") for name in ("model", "run_id", "created", "source")}
+    texts = {name: entry.get(name, "") for name in ("model", "run_id", "created", "source", "source_sha256")}
     for name, text in texts.items():
         if not isinstance(text, str):
             raise ValueError(f'"{name}" is no text')

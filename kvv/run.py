@@ -15,16 +15,17 @@ from typing import Protocol, Self
 
 from kvv.config import ConfigError, RunConfig, read_key
 from kvv.job import Job, control_request, generator_for
-from kvv.model import Answered, Ask, Case, Level, Outcome, Role, Verdict
+from kvv.model import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
 from kvv.outcome import Standing, assess
 from kvv.plan import PlannedSuite, in_order
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
+from kvv.sandbox import named
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler, Stop, Work
 from kvv.store import Store
-from kvv.suite import Suite, SuiteKind
+from kvv.suite import Judge, Suite, SuiteKind
 from kvv.transport import Endpoint, EndpointError, Transport
 from kvv.workers import Workers
 
@@ -104,7 +105,7 @@ class _Runner:
 
     async def run(self, progress: ProgressFactory) -> Ending:
         config = self._job.config
-        budget = Budget(bounds=_bounds(config), prices=self._job.prices)
+        budget = Budget(bounds=_bounds(config), prices=self._job.prices, judge_prices=self._job.plan.judge_prices)
         if self._resumed:
             _count_earlier(budget, self._store)
         limiters = {role: Limiter(fixed=config.concurrency, max_tokens=config.max_inflight_tokens) for role in self._endpoints}
@@ -118,6 +119,7 @@ class _Runner:
         )
         with progress({suite: planned.n for suite, planned in self._planned.items()}, budget) as self._progress:
             async with transport, Workers() as workers:
+                sandbox = named(self._job.sandbox) if self._job.sandbox else None
                 scheduler = Scheduler(
                     transport=transport,
                     store=self._store,
@@ -129,12 +131,20 @@ class _Runner:
                     observer=self,
                     moonshot_stream=self._job.policy.moonshot_stream,
                     seed=config.seed,
+                    sandbox=sandbox,
                 )
-                with _signals(scheduler):
-                    return await self._waves(scheduler)
+                try:
+                    with _signals(scheduler):
+                        return await self._waves(scheduler)
+                finally:
+                    if sandbox is not None:
+                        await sandbox.close()
 
     async def _waves(self, scheduler: Scheduler) -> Ending:
         found = await scheduler.reach()
+        judge = self._judge_request()
+        if judge is not None and not scheduler.stop:
+            found = await scheduler.reach_judge(judge)
         ending = Ending(configuration=found.standing in (Standing.CONFIGURATION, Standing.REFUSED))
         if not scheduler.stop:
             for kinds in ((SuiteKind.GATE,), (SuiteKind.CONTRACT,), (SuiteKind.BENCHMARK,)):
@@ -146,6 +156,13 @@ class _Runner:
             await self._end_wave(scheduler)
         ending.stop = scheduler.stop
         return ending
+
+    def _judge_request(self) -> Request | None:
+        """The simplest request to the judge, as it will be asked; None where no planned suite has one."""
+        judge = next((item.context.judge for item in self._planned.values() if item.context.judge is not None and item.cases), None)
+        if judge is None or Role.JUDGE not in self._endpoints:
+            return None
+        return Request(body=Judge.body(judge.fields(), "Reply with exactly: ready"), role=Role.JUDGE, purpose="liveness")
 
     async def _end_wave(self, scheduler: Scheduler) -> None:
         again = list(self._unsettled.values())[:END_WAVE]
@@ -173,7 +190,9 @@ class _Runner:
         work = Work(suite=item.suite, case=case, keep_frames=keep)
         verdict = self._store.verdict(case.id, case.sample) if judged else None
         kept = item.suite.kept_steps(verdict) if verdict is not None else 0
-        if judged and not kept:
+        # a sandbox's tree did not outlive its process: what was done to it is done again
+        gone = self._resumed and not judged and "sandbox" in item.suite.needs and bool(self._store.replies(case.id, case.sample))
+        if gone or (judged and not kept):
             self._store.put_restart(case.id, case.sample)
         elif judged or self._resumed:
             stored = _conclusive(item.suite, case, self._store.history(case.id, case.sample))

@@ -1,7 +1,12 @@
-"""A run's folder: its name, its redacted configuration, and how a run is found again."""
+"""A run's folder: its name, its redacted configuration, and how a run is found again.
+
+The configuration is put there last and at once: a folder that holds ``run.toml`` holds a usable store, and one
+that a killed start left behind is no run.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import tomllib
@@ -24,6 +29,8 @@ GENERIC_LABELS = frozenset({"api", "www", "inference", "gateway", "llm", "openai
 NAME_LIMIT = 99
 #: the committed example under reports/ is nobody's newest run; it is read where it is named
 EXAMPLE = "example"
+_STAMP_FORM = "%Y%m%dT%H%M%SZ"
+_STAMP = re.compile(r"\d{8}T\d{6}Z")
 
 
 def vendor_of(base_url: str | None) -> str:
@@ -41,10 +48,10 @@ def slug(text: str, limit: int = 32) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:limit].strip("-.") or "unnamed"
 
 
-def create_folder(out: str, base_url: str | None, model: str) -> Path:
+def create_folder(out: str, vendor: str, model: str) -> Path:
     """``<out>/<utc>-<vendor>-<model>-<hash>/``, new, with no colon or slash from names and under 100 characters."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = f"{stamp}-{vendor_of(base_url)}-{slug(model)}-{secrets.token_hex(3)}"[:NAME_LIMIT]
+    stamp = datetime.now(UTC).strftime(_STAMP_FORM)
+    name = f"{stamp}-{vendor}-{slug(model)}-{secrets.token_hex(3)}"[:NAME_LIMIT]
     folder = Path(out) / name
     try:
         folder.mkdir(parents=True)
@@ -54,13 +61,18 @@ def create_folder(out: str, base_url: str | None, model: str) -> Path:
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    """run.toml: every option that is no default, URLs without user info or query values."""
+    """run.toml: every option that is no default, URLs without user info or query values. It makes the folder a run: written last."""
     table = config.model_dump(mode="json", exclude_defaults=True)
     for name in ("base_url", "judge_base_url"):
         if table.get(name):
             table[name] = redact_url(table[name])
     text = "# options of this run that are no defaults; secrets are never written\n" + tomli_w.dumps(_without_none(table))
-    (folder / CONFIG).write_text(text, "utf-8")
+    unnamed = folder / f".{CONFIG}"
+    try:
+        unnamed.write_text(text, "utf-8")
+        os.replace(unnamed, folder / CONFIG)
+    except OSError as error:
+        raise ConfigError(f"--out: cannot write to {folder}: {error.strerror or error}") from error
 
 
 def _without_none(value: Any) -> Any:
@@ -78,15 +90,29 @@ def read_config(folder: Path) -> RunConfig:
         return RunConfig.model_validate(tomllib.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         raise ConfigError(f"RUN: {folder} holds no {CONFIG}: this is no run folder") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"RUN: {path}: {error}") from error
     except ValidationError as error:
         raise ConfigError(f"RUN: {path}: {error.errors()[0]['msg']}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"RUN: {path}: {error}") from error
 
 
-def run_folders(root: Path) -> list[Path]:
-    """Folders under ``root`` that hold a store, sorted by name, which begins with the time of the run."""
-    return sorted(path.parent for path in root.glob(f"*/{STORE}") if path.parent.name != EXAMPLE)
+def runs_under(out: str | Path) -> list[Path]:
+    """The folders of usable runs directly under ``out``, the oldest first.
+
+    The name begins with the second of the start; of the same second, the one whose run.toml was put first. A folder
+    with a name of its own goes by its run.toml alone.
+    """
+    found = (path.parent for path in Path(out).glob(f"*/{CONFIG}") if (path.parent / STORE).is_file())
+    return sorted((folder for folder in found if folder.name != EXAMPLE), key=_begun)
+
+
+def _begun(folder: Path) -> tuple[str, int, str]:
+    try:
+        put_ns = (folder / CONFIG).stat().st_mtime_ns
+    except OSError:  # removed in this moment
+        put_ns = 0
+    stamp = _STAMP.match(folder.name)
+    return stamp[0] if stamp else datetime.fromtimestamp(put_ns / 1e9, UTC).strftime(_STAMP_FORM), put_ns, folder.name
 
 
 def find_run(name: str, out: str = "reports") -> Path:
@@ -98,7 +124,7 @@ def find_run(name: str, out: str = "reports") -> Path:
         return path.parent
     if path.exists():
         raise ConfigError(f"RUN: {name} holds no {STORE}: this is no run folder")
-    found = run_folders(Path(out))
+    found = runs_under(out)
     if name == "last" and found:
         return found[-1]
     matching = [folder for folder in found if folder.name.startswith(name) or folder.name.endswith(name)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from kvv.contract.crashes import CrashRate
 from kvv.curl import curl_line
 from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
+from kvv.gateway import SUSPECTED, suspected_timeouts
 from kvv.model import Area, Case, FindingKind, Level, Outcome, Stat, Verdict
-from kvv.record import policy_of, recorded_suites, suite_runs
+from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
 from kvv.store import Store, StoredExchange
 from kvv.suite import SuiteKind
@@ -24,6 +26,8 @@ SHOWN_WITH_BYTES = 60
 #: samples of one benchmark that are listed
 LISTED_SAMPLES = 200
 TEXT_LIMIT = 20_000
+#: a run in which nothing crashed
+QUIET = CrashRate()
 BUDGET_REASONS = frozenset({"deadline", "max-requests", "max-tokens-total", "max-cost"})
 CONFIGURATION_REASONS = frozenset({"auth", "no-credit", "route", "body-limit", "policy", "refused"})
 
@@ -33,12 +37,14 @@ class PlannedVerdicts:
     """Every planned sample of one suite with its verdict, streamed from the store as often as it is read.
 
     Samples that were never concluded come as INCONCLUSIVE ``not-run``: nothing leaves a denominator silently.
+    ``crashes`` weighs verdicts that name a crash.
     """
 
     store: Store
     suite: str
     blocked: bool
     why: str
+    crashes: CrashRate = QUIET
 
     def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
         verdicts = self.store.verdicts(self.suite)
@@ -46,7 +52,7 @@ class PlannedVerdicts:
         for case, samples in self.store.cases(self.suite):
             for sample in range(samples):
                 if known is not None and known[0] == case.id and known[1] == sample:
-                    yield replace(case, sample=sample), known[2]
+                    yield replace(case, sample=sample), self.crashes.weighed(known[2])
                     known = next(verdicts, None)
                 else:
                     yield replace(case, sample=sample), self._not_run(case, sample)
@@ -55,6 +61,12 @@ class PlannedVerdicts:
         if self.blocked:
             return Verdict(case=case.id, sample=sample, outcome=Outcome.SKIP, reason="gate-failed", detail="the parameter gate failed")
         return Verdict(case=case.id, sample=sample, outcome=Outcome.INCONCLUSIVE, reason="not-run", detail=self.why)
+
+
+def crash_rate(store: Store, meta: Mapping[str, Any]) -> CrashRate:
+    """Of the run's contract suites together."""
+    suites = [entry["id"] for entry in meta["suites"] if entry["kind"] != SuiteKind.BENCHMARK]
+    return CrashRate.of(verdict for suite in suites for _, _, verdict in store.verdicts(suite))
 
 
 def build_view(store: Store) -> RunView:
@@ -68,10 +80,12 @@ def build_view(store: Store) -> RunView:
     checks: list[CheckRow] = []
     stats: list[Stat] = []
     n_open = 0
-    for recorded in recorded_suites(meta):
+    crashes = crash_rate(store, meta)
+    every = recorded_suites(meta)
+    for recorded in every:
         suite = recorded.suite
         blocked = bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK
-        pairs = PlannedVerdicts(store, suite.id, blocked, stop.get("sentence", "the run ended before it was asked"))
+        pairs = PlannedVerdicts(store, suite.id, blocked, stop.get("sentence", "the run ended before it was asked"), crashes)
         rows: list[CheckRow] = []
         for case, verdict in pairs:
             collector.add(case, verdict)
@@ -84,9 +98,10 @@ def build_view(store: Store) -> RunView:
     if meta.get("imported"):
         stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)
-    for answer in _answers(store):
-        latency.add(answer)
-    decision = decide(collector, _evidence(store, meta, stats), np.random.default_rng(meta["seed"]), latency=latency)
+    timing = timing_of(_fed(latency, _answers(store)))
+    upstreams = _upstreams(store)
+    evidence = _evidence(store, meta, every, stats, upstreams)
+    decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
     return RunView(
         run=RunFacts(
             run_id=meta["run_id"],
@@ -99,15 +114,15 @@ def build_view(store: Store) -> RunView:
             preset=meta["preset"],
             tier=meta["tier"],
         ),
-        endpoint=Endpoint(base_url=meta["base_url"], model=meta["model"], vendor=meta["vendor"], upstreams=_upstreams(store)),
+        endpoint=Endpoint(base_url=meta["base_url"], model=meta["model"], vendor=meta["vendor"], upstreams=upstreams),
         profile=meta["profile"],
         surface=meta["surface"],
         policy=PolicyRef(name=policy.name, sha256=policy.sha256, strict=policy.strict),
-        suites=tuple(runs),
+        suites=decision.suites,
         decision=decision,
         checks=tuple(_with_bytes(store, meta, checks)),
         traffic=_traffic(store),
-        timing=timing_of(_answers(store)),
+        timing=timing,
         trouble=stop.get("sentence", ""),
         events=tuple(RunEvent(at=event.at, kind=event.kind, message=json.dumps(event.data)) for event in store.events()),
     )
@@ -123,17 +138,25 @@ def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, A
     )
 
 
-def _evidence(store: Store, meta: Mapping[str, Any], stats: list[Stat]) -> Evidence:
+def _evidence(
+    store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], upstreams: Mapping[str, int]
+) -> Evidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
-    upstreams = _upstreams(store)
-    suites = [recorded.suite for recorded in recorded_suites(meta)]
+    suites = [recorded.suite for recorded in every]
     return Evidence(
         stats=stats,
-        findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store)],
-        references={recorded.suite.id: recorded.context.references for recorded in recorded_suites(meta)},
+        findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
+        references={recorded.suite.id: recorded.context.references for recorded in every},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
         upstreams=max(1, len(upstreams)),
     )
+
+
+def _fed(latency: LatencyTally, answers: Iterable[Answer]) -> Iterator[Answer]:
+    """The answers, each counted on its way: they are read from the store once."""
+    for answer in answers:
+        latency.add(answer)
+        yield answer
 
 
 def _findings(store: Store) -> Iterator[FindingGroup]:
@@ -169,6 +192,22 @@ def _died(store: Store) -> Iterator[FindingGroup]:
                 exchanges=1,
                 message=f"the endpoint stopped answering after {event.data.get('case', 'a request')} ({event.data.get('reason', '')})",
             )
+
+
+def _gateway(store: Store) -> Iterator[FindingGroup]:
+    """Answers that were all cut at the same age: shown, and never a verdict by itself."""
+    for found in suspected_timeouts(store.endings()):
+        yield FindingGroup(
+            rule=f"availability/{SUSPECTED}",
+            area=Area.AVAILABILITY,
+            level=Level.SHOULD,
+            kind=FindingKind.BREAKS_CLIENTS,
+            count=found.cuts,
+            exchanges=found.cuts,
+            message=found.sentence,
+            examples=tuple(FindingExample(exchange=key, frame=None, excerpt="") for key in found.examples),
+            causes=("I11",),
+        )
 
 
 def _upstreams(store: Store) -> dict[str, int]:

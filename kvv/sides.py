@@ -11,10 +11,10 @@ from kvv.compare.service import mean, median, share
 from kvv.compare.side import CaseResult, Row, SampleResult, Service, Side, SuiteResult
 from kvv.config import ConfigError
 from kvv.model import Case, Outcome, Role, Verdict
-from kvv.record import recorded_suites
+from kvv.record import check_meta, recorded_suites
 from kvv.report.view import RunView
 from kvv.runfolder import STORE, find_run
-from kvv.runview import PlannedVerdicts, build_view, evidence_exchange, raw_answer
+from kvv.runview import PlannedVerdicts, build_view, crash_rate, evidence_exchange, raw_answer
 from kvv.store import Store, StoredExchange, StoreError, TimingSample
 from kvv.suite import ReferenceRun, SuiteKind
 
@@ -39,7 +39,7 @@ def finished(name: str, out: str | None, option: str = "RUN") -> Iterator[tuple[
     except StoreError as error:
         raise ConfigError(f"{option}: {error}") from error
     try:
-        if not store.meta().get("finished"):
+        if not check_meta(store).get("finished"):
             raise ConfigError(f"{option}: {folder} has not ended; `kvv resume {folder}` completes it")
         yield store, folder
     except StoreError as error:
@@ -54,11 +54,12 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
     meta = store.meta()
     stop = meta.get("stop") or {}
     suites = {}
+    crashes = crash_rate(store, meta)
     for recorded, entry in zip(recorded_suites(meta), meta["suites"], strict=True):
         suite = recorded.suite
         if bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK:
             continue
-        pairs = PlannedVerdicts(store, suite.id, False, stop.get("sentence", ""))
+        pairs = PlannedVerdicts(store, suite.id, False, stop.get("sentence", ""), crashes)
         suites[suite.id] = SuiteResult(
             id=suite.id,
             kind=suite.kind,

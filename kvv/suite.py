@@ -98,6 +98,7 @@ class Context:
     other_model: str = ""
     tokenizer: Tokenizer | None = None
     judge: Judge | None = None
+    second_judge: Judge | None = None
 
     def body(self, messages: Sequence[Any], **fields: Any) -> dict[str, Any]:
         """A chat-completions body with this suite's model, sampling and thinking switch; ``fields`` go over them.
@@ -113,6 +114,12 @@ class Context:
         body |= fields
         body |= settings.extra_body
         return {key: value for key, value in body.items() if value is not None}
+
+    def sampling(self) -> dict[str, Any]:
+        """What was sent, for a row's comparability; None is the endpoint's own default."""
+        settings = self.settings
+        sent = {"temperature": settings.temperature, "top_p": settings.top_p, "max_tokens": settings.max_tokens}
+        return {**sent, "stream": settings.stream, "samples": settings.samples}
 
 
 class Suite(ABC):
@@ -151,6 +158,10 @@ class Suite(ABC):
         """How often this case is asked."""
         return context.settings.samples
 
+    def bodies(self, case: Case) -> Iterable[Any]:
+        """What the case will send, as far as it is known beforehand: the plan's estimate of prompt tokens is made from it."""
+        return (case.inputs.get("body"),)
+
     @abstractmethod
     def step(self, case: Case, history: History) -> Step:
         """The next thing to do, given every reply so far. Pure: replay calls it with stored replies."""
@@ -169,10 +180,11 @@ class Suite(ABC):
 
 
 class SingleTurn(Suite):
-    """One request, one judgement."""
+    """One request, made of the case's ``body``, ``stream`` and ``prompt_tokens``; one judgement."""
 
-    @abstractmethod
-    def request(self, case: Case) -> Request: ...
+    def request(self, case: Case) -> Request:
+        inputs = case.inputs
+        return Request(body=inputs["body"], stream=inputs["stream"], expect_prompt_tokens=inputs.get("prompt_tokens", 0))
 
     @abstractmethod
     def judge(self, case: Case, answered: Answered) -> Verdict:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from kvv.profile import Tokens
@@ -50,6 +50,15 @@ class Tokenizer(Protocol):
         ...
 
 
+@runtime_checkable
+class Vocabulary(Protocol):
+    """A tokeniser that also knows its tokens' ids."""
+
+    def ids(self, text: str) -> Sequence[int]:
+        """The ids of the text's tokens, in order; nothing in it is special."""
+        ...
+
+
 class Uncountable(ValueError):
     """A request whose count nobody published how to compute: images, partial messages, a named tool_choice."""
 
@@ -64,6 +73,9 @@ class Bpe:
 
     def count(self, text: str) -> int:
         return len(self._encoding.encode_ordinary(text))
+
+    def ids(self, text: str) -> Sequence[int]:
+        return self._encoding.encode_ordinary(text)
 
 
 def count_each(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
@@ -86,7 +98,11 @@ class HubTokenizer:
             raise ValueError(f"no tokenizer.json: {' '.join(str(error).split())[:160]}") from error
 
     def count(self, text: str) -> int:
-        return len(self._tokenizer.encode(text, add_special_tokens=False))
+        return len(self.ids(text))
+
+    def ids(self, text: str) -> Sequence[int]:
+        found: Sequence[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return found
 
 
 def prompt_tokens(body: Mapping[str, Any], overheads: Tokens, tokenizer: Tokenizer, *, default_effort: str | None, thinking: bool) -> int:

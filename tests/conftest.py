@@ -15,6 +15,7 @@ import pytest
 
 import kvv.schedule.scheduler
 from kvv.cli import main
+from kvv.runfolder import runs_under
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Ran:
 
     @property
     def folder(self) -> Path:
-        return sorted(path.parent for path in self.root.glob("*/report.json"))[-1]
+        return [folder for folder in runs_under(self.root) if (folder / "report.json").is_file()][-1]
 
     @property
     def report(self) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
         assert row["verdict"] == "pass"
         assert row["reference"]["kind"] == "server-count"
         assert row["n_concluded"] == row["n_planned"] > 0
+    planned = json.loads(kvv_cli("plan", "--json").out)
+    assert 0.9 < (planned["requests"] + planned["judge_calls"]) / report["traffic"]["requests"] < 1.1
     again = kvv_cli("report", str(ran.folder), "--format", "json")
     assert again.out == (ran.folder / "report.json").read_text("utf-8")
     rescored = kvv_cli("score", str(ran.folder))
@@ -60,6 +62,28 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
         (["run", "--header-env", "X-Key=NOT_SET"], "NOT_SET"),
         (["run", "--extra-body", "{"], "--extra-body"),
         (["check", "aime2025"], "is a benchmark"),
+        (["run", "--variant", "aime2025=x"], "--variant: wants V or SUITE=V[,SUITE=V], SUITE one of mmmu_pro, beam"),
+        (["run", "--variant", "nosuite=x"], "SUITE one of mmmu_pro, beam"),
+        (["run", "--variant", "beam="], "--variant"),
+        (["run", "--variant", "beam=nope"], "beam has no variant 'nope'"),
+        (["run", "--variant", "beam=1M,nope"], "--variant"),
+        (["run", "mmmu_pro", "--variant", "mmmu_pro=nope"], "--variant"),
+        (["run", "aime2025", "--variant", "official"], "suites with variants: mmmu_pro, beam"),
+        (["run", "--model", ""], "--model: is empty"),
+        (["run", "--base-url", ""], "--base-url: is empty"),
+        (["run", "--effort", ","], "--effort"),
+        (["run", "--max-tokens", "aime2025="], "--max-tokens"),
+        (["run", "--case", ""], "--case: is empty"),
+        (["run", ""], "SUITE: is empty"),
+        (["run", "--header-env", "Host=HOME"], "--header-env"),
+        (["run", "--extra-body", '{"a": NaN}'], "--extra-body"),
+        (["resume", ""], "RUN: is empty"),
+        (["report", "a\0b"], "RUN: holds a NUL"),
+        (["report", "nowhere", "--to", "a\0b"], "--to: holds a NUL"),
+        (["show", "a", "--export", ""], "--export: is empty"),
+        (["show", "\udcff"], "CASE: is no valid UTF-8 text"),
+        (["data", "pull", "aime2025", "--into", "a\0b"], "--into"),
+        (["import", "k2vv", "a\0b"], "FILE: holds a NUL"),
         (["resume", "nowhere"], "RUN"),
         (["report", "nowhere"], "RUN"),
         (["report", "nowhere", "--format", "pdf"], "--format"),

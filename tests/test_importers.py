@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from kvv.importers import Imported, ImportFileError, import_k2vv
 from kvv.model import Answered, Case, Done, Outcome, Stat, Verdict
 from kvv.profile import load_profile
-from kvv.references import Header, read_references, write_reference
+from kvv.references import Header, read_reference, write_reference
 from kvv.suite import Context, ReferenceRun, Settings
 from kvv.suites.toolcall.suite import ToolcallSuite
 
@@ -320,7 +320,7 @@ def compared(official: Side, vendor: Side, tmp_path: Path) -> Mapping[str, Stat]
     """As ``--as-reference`` and ``--reference`` do it: through a file."""
     path = tmp_path / "ref.jsonl"
     write_reference(path, Header(model=official.imported.model, run_id="r", created="c"), official.verdicts)
-    return vendor.stats(read_references(path)["toolcall"])
+    return vendor.stats(read_reference(path).runs["toolcall"])
 
 
 def cells(stat: Stat) -> tuple[int, ...]:

@@ -12,9 +12,11 @@ import pytest
 
 from kvv.config import ConfigError, load_config
 from kvv.job import guard, prepare
-from kvv.model import Area, Case, Level
+from kvv.model import Area, Case, Level, Outcome, Verdict
 from kvv.plan import in_order, permuted, settings_for
+from kvv.policy import Required, load_policy
 from kvv.profile import load_profile
+from kvv.references import Header, write_reference
 from kvv.suite import load_suite
 
 
@@ -125,3 +127,51 @@ def test_the_plan_is_one_line_a_suite(kvv_cli: Any) -> None:
     ran = kvv_cli("plan", "params", "aime2025", "--data", "aime2025=fixture", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3")
     assert [line.strip().split(":")[0] for line in ran.out.splitlines()] == ["plan", "params", "aime2025"]
     assert "about $" in ran.out
+
+
+@pytest.mark.parametrize(("tier", "policy"), [(None, "smoke"), ("smoke", "smoke"), ("nightly", "nightly"), ("full", "release")])
+def test_each_tier_is_judged_by_its_own_policy(tier: str | None, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("KVV_CACHE", str(tmp_path)), ("HF_HOME", str(tmp_path)), ("HF_HUB_OFFLINE", "1")):
+        monkeypatch.setenv(name, value)
+    job = prepare(configured(tier=tier))
+    assert job.policy.name == policy
+    assert job.policy.required.quality == (policy != "smoke")
+
+
+def test_named_suites_are_judged_by_the_tiers_margins_and_nothing_else_is_required() -> None:
+    asked: dict[str, Any] = {"tier": "full", "suites": ["params"]}
+    part = prepare(configured(**asked)).policy
+    assert (part.name, part.required, part.benchmark) == ("release-in-part", Required(), load_policy("release").benchmark)
+    assert prepare(configured(**asked, policy="release")).policy == load_policy("release")
+    assert prepare(configured(tier="full"), contract_only=True).policy.name == "release-in-part"
+
+
+def test_a_bound_on_money_without_a_price_is_refused() -> None:
+    asked: dict[str, Any] = {"model": "a-model-without-price", "profile": "openai", "suites": ["params"]}
+    with pytest.raises(ConfigError, match="--max-cost: no price"):
+        guard(prepare(configured(**asked, max_cost=5.0)))
+    guard(prepare(configured(**asked, max_cost=5.0, price_in=1.0, price_out=2.0)))
+    guard(prepare(load_config({"max_cost": 5.0, "suites": ["params"]}, environ={})))
+
+
+def test_suites_without_a_chosen_case_are_not_part_of_the_run() -> None:
+    job = prepare(configured(case=["params/rejected/*"]))
+    assert [item.suite.id for item in job.plan.suites] == ["params"]
+
+
+def reference_file(folder: Path, name: str, **header: str) -> str:
+    path = folder / name
+    verdict = Verdict(case="toolcall/a", sample=0, outcome=Outcome.PASS, values={"triggered": 1.0})
+    case = Case(id="toolcall/a", suite="toolcall", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={})
+    write_reference(path, Header(model="m", created="2026-01-01T00:00:00Z", **{"run_id": "", **header}), [(case, verdict)])
+    return str(path)
+
+
+@pytest.mark.parametrize("header", [{"run_id": "20260101-x"}, {"source_sha256": "ab" * 32}])
+def test_one_official_run_given_twice_is_refused(tmp_path: Path, header: dict[str, str]) -> None:
+    first, copy = reference_file(tmp_path, "a.jsonl", **header), reference_file(tmp_path, "b.jsonl", **header)
+    for pair in ((first, first), (first, copy)):
+        with pytest.raises(ConfigError, match=r"--reference: .* hold the same run"):
+            prepare(configured(suites=["params"], reference=pair))
+    other = reference_file(tmp_path, "c.jsonl", run_id="20260102-y", source_sha256="cd" * 32)
+    prepare(configured(suites=["params"], reference=(first, other)))

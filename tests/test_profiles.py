@@ -126,6 +126,12 @@ def test_thinking_off_is_sent_without_an_effort(name: str, effort: str | None) -
     assert profile.thinking_body(on=False, effort=effort, mode="opensource") == {"chat_template_kwargs": {"thinking": False}}
 
 
+def test_without_an_effort_only_the_switch_is_sent() -> None:
+    """The table has keep beside an effort only; all is the default of both (contract 2.2)."""
+    assert load_profile("kimi-k3").thinking_body(on=True, effort=None) == {"thinking": {"type": "enabled"}}
+    assert load_profile("kimi-k3", Surface.ENGINE).thinking_body(on=True, effort=None) == {"chat_template_kwargs": {"thinking": True}}
+
+
 def test_a_model_without_efforts_is_sent_the_bare_switch() -> None:
     profile = load_profile("kimi-k2.6")
     assert profile.thinking_body(on=True, effort=None) == {"thinking": {"type": "enabled"}}

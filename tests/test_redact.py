@@ -132,6 +132,61 @@ def test_the_repr_holds_no_secret() -> None:
     assert KEY not in repr(Redactor([KEY]))
 
 
+# --- character by character -------------------------------------------------------------------------
+
+WAYS = {
+    "plain": lambda c: c,
+    "json": lambda c: f"\\u{ord(c):04x}",
+    "json upper": lambda c: f"\\u{ord(c):04X}",
+    "json twice": lambda c: f"\\\\u{ord(c):04x}",
+    "json thrice": lambda c: f"\\\\\\\\u{ord(c):04X}",
+    "url": lambda c: f"%{ord(c):02X}",
+    "url lower": lambda c: f"%{ord(c):02x}",
+    "url twice": lambda c: f"%25{ord(c):02X}",
+    "html": lambda c: f"&#{ord(c)};",
+    "html long": lambda c: f"&#0{ord(c)};",
+    "html hex": lambda c: f"&#x{ord(c):x};",
+    "html hex upper": lambda c: f"&#X{ord(c):X};",
+}
+ONE_KEY = st.text(string.ascii_letters + string.digits + "-_./+=~:", min_size=8, max_size=60)
+
+
+@given(key=ONE_KEY, ways=st.lists(st.sampled_from(sorted(WAYS)), min_size=1, max_size=8), before=st.text(max_size=20), at=st.integers(0, 40_000))
+def test_no_mix_of_plain_and_escaped_characters_survives(key: str, ways: list[str], before: str, at: int) -> None:
+    assume(len(set(key)) > 4 and key.lower() not in PLACEHOLDERS and key not in MARK)
+    written = "".join(WAYS[ways[number % len(ways)]](character) for number, character in enumerate(key))
+    data = f"{before} {written} after".encode("utf-8", "surrogatepass")
+    redactor = Redactor([key])
+    clean = redactor.data(data)
+    assert written.encode() not in clean
+    assert MARK.encode() in clean
+    assert clean.endswith(b" after")
+    assert MARK in redactor.text(f"x {written} y")
+    assert redactor.suspects(f"x {written} y")
+    detector = Detector(redactor)
+    stream = b"x" * at + b" " + written.encode() + b" " + b"y" * 20_000
+    for start in range(0, len(stream), 700):
+        detector.feed(stream[start : start + 700])
+    assert detector.found
+
+
+@pytest.mark.parametrize("ways", [["json", "json upper"], ["url"], ["html hex"], ["html"]])
+def test_base64_with_its_own_signs_escaped_is_hidden(ways: list[str]) -> None:
+    key = "sk-??>>~~??>>~~aBcD"
+    token = base64.b64encode(key.encode()).decode()
+    assert set("+/") & set(token)
+    written = "".join(c if c.isalnum() else WAYS[ways[n % len(ways)]](c) for n, c in enumerate(token))
+    clean = Redactor([key]).text(f'{{"message":"{written}"}}')
+    assert MARK in clean
+    assert written[:12] not in clean
+
+
+@pytest.mark.parametrize("text", ["100% of \\u003cthis\\u003e &#115;&#107; is %73%6B no key", "\\u0073\\u006b-liv", "%", "&#", "\\u00"])
+def test_escapes_that_are_no_key_are_left_as_they_are(text: str) -> None:
+    assert Redactor([KEY]).text(text) is text
+    assert Redactor([KEY]).data(text.encode()) == text.encode()
+
+
 # --- messages and URLs ------------------------------------------------------------------------------
 
 
@@ -195,7 +250,23 @@ def test_a_detector_is_silent_about_clean_data_and_holds_little_of_it() -> None:
     assert sum(map(len, detector._pending)) < 100
 
 
-@pytest.mark.parametrize("text", ["a" * 300_000, "sk-live-" * 40_000, "NrLWxpdmU" * 40_000, "a-" * 200_000, "://" * 100_000, "Bearer " * 50_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 300_000,
+        "sk-live-" * 40_000,
+        "NrLWxpdmU" * 40_000,
+        "a-" * 200_000,
+        "://" * 100_000,
+        "Bearer " * 50_000,
+        "\\" * 300_000,
+        "%25" * 100_000,
+        "&#x0" * 80_000,
+        "\\u0073" * 50_000,
+        "%73" * 100_000,
+        "&#" + "0" * 300_000,
+    ],
+)
 def test_hostile_text_takes_no_square_time(text: str) -> None:
     started = time.perf_counter()
     Redactor([KEY]).message(text)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvv.model import Area, Case, Level, Outcome, Verdict
-from kvv.references import Header, ReferenceError, check_overlap, read_reference, read_references, write_reference
+from kvv.references import Header, ReferenceError, check_overlap, read_reference, write_reference
 from kvv.suite import ReferenceRun
 
 HEADER = Header(model="kimi-k3", run_id="run-1", created="2026-08-13T09:30:00Z", source="official", data_sha256={"toolcall": "ab"})
@@ -30,7 +30,7 @@ def test_values_come_back_by_suite_case_and_sample(tmp_path: Path) -> None:
     found = read_reference(path)
     assert found.header == HEADER
     assert found.runs["toolcall"].cases == {"a/2": [{"x": 1.0}, {"x": 0.5}]}
-    assert read_references(path)["aime2025"].cases == {"b/1": [{"y": 0.0}]}
+    assert read_reference(path).runs["aime2025"].cases == {"b/1": [{"y": 0.0}]}
     assert found.runs["toolcall"].name == "kimi-k3 (run-1)"
 
 
@@ -43,7 +43,7 @@ def test_a_sample_without_conclusion_keeps_its_place(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()[1:]]
     assert lines[0]["samples"] == [None, None, {"x": 1.0}, None]
     assert lines[1]["samples"] == [None]
-    assert read_references(path)["toolcall"].cases["a"] == [{}, {}, {"x": 1.0}, {}]
+    assert read_reference(path).runs["toolcall"].cases["a"] == [{}, {}, {"x": 1.0}, {}]
 
 
 def test_the_order_of_verdicts_does_not_show_in_the_file(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ VALUES = st.dictionaries(NAMES, st.floats(allow_nan=False, allow_infinity=False)
 def test_whatever_is_written_is_read_back(tmp_path: Path, found: dict[tuple[str, int], dict[str, float]]) -> None:
     path = tmp_path / "ref.jsonl"
     write_reference(path, HEADER, [pair(case, sample, values) for (case, sample), values in found.items()])
-    cases = read_references(path)["toolcall"].cases
+    cases = read_reference(path).runs["toolcall"].cases
     assert {(case, k): dict(values) for case, samples in cases.items() for k, values in enumerate(samples) if values} == found
 
 

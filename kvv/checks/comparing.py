@@ -9,8 +9,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from scipy.stats import mannwhitneyu
-
 from kvv.checks.base import Check, Look, Problem, inconclusive, named, prompt_tokens_of, quoted
 from kvv.model import Answered, Outcome
 
@@ -68,6 +66,20 @@ def prompt_tokens_grow(look: Look, wanted: Any) -> Problem | None:
     if all(later > earlier for earlier, later in pairwise(values)):
         return None
     return Problem(reason="prompt-tokens-do-not-grow", detail=f"prompt_tokens {_shown(counts)}")
+
+
+def prompt_tokens_in_steps(look: Look, wanted: Any) -> Problem | None:
+    """usage.prompt_tokens grows by the same number from each name of the list to the next."""
+    counts: dict[str, int] = {}
+    for name in wanted:
+        tokens = prompt_tokens_of(look, name)
+        if isinstance(tokens, Problem):
+            return tokens
+        counts[name] = tokens
+    steps = [later - earlier for earlier, later in pairwise(counts.values())]
+    if len(set(steps)) <= 1:
+        return None
+    return Problem(reason="prompt-tokens-uneven", detail=f"prompt_tokens {_shown(counts)}: steps of {', '.join(map(str, steps))}")
 
 
 def same_structure(look: Look, wanted: Any) -> Problem | None:
@@ -150,6 +162,8 @@ def _grows(look: Look, names: Sequence[str], what: str, size: Callable[[Answered
     detail = f"median length of {what}: {names[0]} {one:g}, {names[1]} {other:g}"
     if other > one:
         return None
+    from scipy.stats import mannwhitneyu  # here: its import takes a second, and one check in hundreds needs it
+
     if float(mannwhitneyu(longer, shorter, alternative="less").pvalue) < ALPHA:
         return Problem(reason="effort-inverted", detail=detail)
     if len(set(shorter) | set(longer)) == 1:
@@ -190,7 +204,7 @@ def _shown(values: Mapping[str, Any]) -> str:
 
 
 _FUNCTIONS: list[Check] = [
-    same_prompt_tokens, prompt_token_difference, prompt_tokens_grow, same_structure, same_text, same_arguments,
+    same_prompt_tokens, prompt_token_difference, prompt_tokens_grow, prompt_tokens_in_steps, same_structure, same_text, same_arguments,
     distinct_texts, distinct_tool_ids, cached_tokens, reasoning_grows,
 ]  # fmt: skip
 COMPARISONS: Mapping[str, Check] = named(_FUNCTIONS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from kvv.casefile import Names, load_case_file
+from kvv.contract.build import Unbuildable, build
 from kvv.contract.expand import claimed, expand, plain_case, thinking_off
 from kvv.contract.rates import Tally
 from kvv.contract.steps import COMMON, Toolbox, contract_step
@@ -26,6 +27,17 @@ class ContractSuite(Suite):
 
     def step(self, case: Case, history: History) -> Step:
         return contract_step(case, history, self.version, self.toolbox)
+
+    def bodies(self, case: Case) -> Iterator[Any]:
+        """Each round's requests, built; what is made of an earlier answer stays as the case file has it."""
+        if case.inputs["skip"]:
+            return
+        for entry in case.inputs["rounds"]:
+            for request in entry["requests"].values():
+                try:
+                    yield build(request.get("body", request.get("raw")), {}, self.toolbox.builders)
+                except (Unbuildable, KeyError):
+                    yield request.get("body")
 
     def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
         return []

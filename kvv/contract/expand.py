@@ -103,6 +103,7 @@ class _Expansion:
 
     def case(self, suffix: str) -> Case:
         spec, skip = self.spec, self._skip()
+        afterwards = self.file.afterwards if spec.afterwards is None else spec.afterwards
         rounds = self._rounds()
         first = next(iter(rounds[0]["requests"].values()))
         return Case(
@@ -122,9 +123,9 @@ class _Expansion:
                 "statuses": list(spec.statuses),
                 "checks": self._fill({**spec.checks, **spec.compare}),
                 "skip": skip,
-                "afterwards": self.file.afterwards if spec.afterwards is None else spec.afterwards,
+                "afterwards": afterwards,
                 "rounds": rounds,
-                "requests": sum(len(entry["requests"]) for entry in rounds),
+                "requests": 0 if skip else sum(len(entry["requests"]) for entry in rounds) + (afterwards and spec.expect == "refused"),
             },
         )
 

@@ -20,7 +20,7 @@ from kvv.outcome import Assessment, Standing, assess
 
 #: crashes needed for a verdict, each followed by an answered control
 CRASHES = 3
-#: a contract request is small: no correct server needs longer to begin its answer
+#: no correct server needs longer to begin its answer to a small request; the transport adds to it by the prompt's length
 FIRST_BYTE_S = 180.0
 #: exchanges that a verdict points at
 _EVIDENCE = 4
@@ -196,16 +196,21 @@ class _Judgement:
         if entry["expect"] == "refused":
             if _count(found, Standing.ANSWERED):
                 return self._answered(entry, name, replies, found)
-            if self.control is None or not _is_answered(self.control):
-                return self._done(Outcome.INCONCLUSIVE, "control-not-answered", "refused, but so was (or without an answer stayed) its valid sibling")
-            return _Settled(reply=replies[-1], refused=True)
+            return self._beside_control(replies[-1])
         if entry["expect"] == "either":
-            return _Settled(reply=replies[-1], refused=True)
+            # the sibling of a request that may be refused is asked only when it was
+            return Ask(requests=(self._control("control"),)) if self.control is None else self._beside_control(replies[-1])
         if _count(found, Standing.ANSWERED):
             return self._done(Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was answered once and refused once")
         if _count(found, Standing.REFUSED) < 2:
             return self._again(entry, name)
         return self._done(Outcome.FAIL, "valid-request-refused", f"{name}: {found[-1].detail}" if name else found[-1].detail)
+
+    def _beside_control(self, refusal: Answered) -> _Settled | Step:
+        """A refusal is believed only beside an answered sibling: an endpoint that refuses everything keeps no rule."""
+        if self.control is None or not _is_answered(self.control):
+            return self._done(Outcome.INCONCLUSIVE, "control-not-answered", "refused, but so was (or without an answer stayed) its valid sibling")
+        return _Settled(reply=refusal, refused=True)
 
     def _crashed(self, entry: Mapping[str, Any], name: str, found: Sequence[Assessment]) -> Step:
         """Three of three, each between answered controls of the same shape, is the vendor's fault and no accident."""
@@ -308,8 +313,10 @@ class _Judgement:
         return found
 
     def _done(self, outcome: Outcome, reason: str, detail: str) -> Done:
+        asked = [reply for replies in self.probes.values() for reply in replies]
         facts = {
-            "asked": sum(map(len, self.probes.values())),
+            "asked": len(asked),
+            "crashed": sum(bool(_crash(assess(one.exchange, one.observation))) for one in asked),
             "controls": sum(map(len, self.between.values())) + len(self.after) + (self.control is not None),
             "first_try": self._first_try(outcome),
         }

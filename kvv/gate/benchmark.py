@@ -77,7 +77,7 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
     if entry is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: the policy names no margin for it", reference=published)
     if not references and published is None:
-        return Ruling(decision=Outcome.SKIP, reason=f"not-gated: no reference; gate it with --reference FILE for {suite}")
+        return Ruling(decision=Outcome.SKIP, reason="not-gated: no reference, gate with --reference FILE")
     if evidence.upstreams > 1:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"mixed-upstream: {evidence.upstreams} upstreams answered behind one name")
     if stat.n_concluded == 0:
@@ -297,11 +297,13 @@ def _by_f1(stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], col
     values = [mean_f1({prompt: not run[prompt] if (yes := vendor[prompt]) is None else yes for prompt in run}, [run]) for run in runs]
     defined = [f1 for f1 in values if f1 is not None]
     value = sum(defined) / len(defined) if defined else None
+    if len(runs) == 1:
+        return _by_one_run(runs[0], vendor, value, entry, collector, fixture=stat.suite in collector.fixtures)
     null = official_null(runs, rng)
     method = "F1 against the official-against-official distribution"
     source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
     if null is None or value is None:
-        return Ruling(decision=Outcome.SKIP, reason="not-gated: an F1 needs at least two official runs to be judged by", method=method)
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason="f1-undefined: no official run called a tool", method=method)
     if min(map(len, runs)) < collector.policy.min_paired * len(vendor):
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: a run knows {min(map(len, runs))} of {len(vendor)} answers", method=method
@@ -322,6 +324,27 @@ def _by_f1(stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], col
         degraded = best < floor
         return Ruling(decision=Outcome.PASS, reason=f"within-official-scatter: {measured}", method=method, degraded=degraded, reference=reference)
     return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"cannot-tell: {measured}; too many samples are open", method=method, reference=reference)
+
+
+def _by_one_run(
+    run: Mapping[str, bool], vendor: Mapping[str, bool | None], value: float | None, entry: Benchmark, collector: Collector, *, fixture: bool
+) -> Ruling:
+    """One official run says nothing of its own scatter, so that its F1 decides nothing. A shifted rate of calls shows all the same."""
+    method = "paired difference of the trigger rates (Tango) against one official run"
+    if fixture:
+        return Ruling(decision=Outcome.SKIP, reason="not-gated: the shipped data has one official run, an F1 needs two")
+    more = sum(yes is True and not run[prompt] for prompt, yes in vendor.items() if prompt in run)
+    fewer = sum(yes is False and run[prompt] for prompt, yes in vendor.items() if prompt in run)
+    alpha = entry.alpha or collector.policy.alpha
+    shown = "undefined" if value is None else f"{value:.4f}"
+    if more + fewer:
+        shift = tango_interval(more, fewer, len(run), 1 - 2 * alpha)
+        measured = f"calls gained on {more} and lost on {fewer} of {len(run)} requests, F1 {shown}, margin {_size(entry.margin)}"
+        if shift.low > entry.margin or shift.high < -entry.margin:
+            span = f"{_points(shift.low)} to {_points(shift.high)}"
+            return Ruling(decision=Outcome.FAIL, reason=f"trigger-rate-shifted: {measured}, interval {span}", method=method)
+    reason = f"one-official-run: F1 {shown}, and its scatter is unknown; an F1 needs a second official run (--reference twice)"
+    return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=method)
 
 
 def _asked(run: ReferenceRun, key: str, vendor: Mapping[str, bool | None]) -> dict[str, bool]:

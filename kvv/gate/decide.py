@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,11 @@ from kvv.gate.benchmark import judge_row
 from kvv.gate.inputs import EXAMPLES, AreaTally, Collector, Evidence, FindingGroup, SuiteRun
 from kvv.gate.latency import LatencyTally
 from kvv.model import Area, Gate, Level, Outcome, Stat
+from kvv.policy import Policy
 from kvv.suite import SuiteKind
+
+#: beginnings of the reasons of gates that decide nothing
+WAIVED, NOT_GATED = "waived: ", "not-gated: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,7 @@ class WaiverState:
 class Decision:
     """``coverage`` is what the verdict covers ("4 of 6 suites, skipped: ..."); ``headline`` the first line of every report.
 
+    ``suites`` are the selected ones, those of which nothing could be asked with the reason.
     ``contract`` and ``quality`` are the outcomes of the two halves, SKIP where a half was not there or only reported.
     ``findings`` are those given, at the level at which they count under the policy. ``why`` lists what kept a pass away, the worst first.
     """
@@ -46,6 +51,7 @@ class Decision:
     headline: str
     why: tuple[str, ...]
     waivers: tuple[WaiverState, ...]
+    suites: tuple[SuiteRun, ...] = ()
 
 
 def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
@@ -79,13 +85,14 @@ def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *
     rows, quality = _quality_gates(collector, evidence, rng)
     service = [_waive(gate, collector) for gate in (latency.gates() if latency else [])]
     gates = [*contract, *quality, *service]
-    missing = _required(collector, gates)
+    suites = collector.covered()
+    missing = _required(collector.policy, suites, gates)
     areas = {area.value: aggregate(g.decision for g in gates if g.area is area) for area in Area}
     outcome = aggregate([*(g.decision for g in gates), *(Outcome.INCONCLUSIVE for _ in missing)])
     if outcome is Outcome.SKIP:
         outcome = Outcome.INCONCLUSIVE
         missing = ["nothing-decided: nothing ran that a gate decides"]
-    coverage = coverage_sentence(collector.suites)
+    coverage = coverage_sentence(suites, collector.reached)
     return Decision(
         outcome=outcome,
         contract=aggregate(g.decision for g in [*contract, *service]),
@@ -95,9 +102,10 @@ def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *
         areas=areas,
         findings=tuple(findings),
         coverage=coverage,
-        headline=_headline(outcome, coverage, contract, quality, rows, collector),
+        headline=_headline(outcome, coverage, contract, quality, rows, collector.policy, suites),
         why=_why(gates, missing),
         waivers=waiver_states(collector),
+        suites=suites,
     )
 
 
@@ -112,6 +120,8 @@ def _contract_gates(collector: Collector, findings: Sequence[FindingGroup]) -> l
         mine = [f for f in findings if f.area is area]
         if tally is None and not mine:
             continue
+        # an endpoint of which nothing was concluded gets no verdict from the wire either: its words came from whatever stood in between
+        mine = mine if collector.concluded else [replace(f, level=Level.MAY) for f in mine]
         kept = [f for f in mine if not collector.waived(f.rule, failed=f.level is Level.MUST or collector.policy.strict)]
         gate = _contract_gate(area, tally or AreaTally(), kept, collector.policy.strict)
         if gate is not None:
@@ -192,23 +202,32 @@ def _waive(gate: Gate, collector: Collector) -> Gate:
     """A waived gate is shown with its failure and decides nothing."""
     if not collector.waived(gate.id, failed=gate.decision is Outcome.FAIL):
         return gate
-    return replace(gate, decision=Outcome.SKIP, reason=f"waived: {gate.reason}")
+    return replace(gate, decision=Outcome.SKIP, reason=f"{WAIVED}{gate.reason}")
 
 
 # --- what the policy requires ------------------------------------------------------------------------
 
 
-def _required(collector: Collector, gates: Sequence[Gate]) -> list[str]:
-    required = collector.policy.required
-    ran = {s.id for s in collector.suites if not s.skipped}
-    why = {s.id: s.skipped for s in collector.suites if s.skipped}
+def _required(policy: Policy, suites: Sequence[SuiteRun], gates: Sequence[Gate]) -> list[str]:
+    required = policy.required
+    ran = {s.id for s in suites if not s.skipped}
+    why = {s.id: s.skipped for s in suites if s.skipped}
     missing = [f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})" for suite in required.suites if suite not in ran]
     decided = {g.area for g in gates if g.decision is not Outcome.SKIP}
     missing += [f"required-area-missing: {area.value}" for area in required.areas if area not in decided]
-    gated = {g.id.split("/", 1)[0] for g in gates if g.decision is not Outcome.SKIP or g.reason.startswith("waived:")}
-    missing += [f"required-gate-missing: {suite} was reported, not gated" for suite in required.gated if suite in ran and suite not in gated]
     missing += [
         f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})" for suite in required.gated if suite not in ran | {*required.suites}
+    ]
+    benchmarks = [s.id for s in suites if s.kind is SuiteKind.BENCHMARK and s.id in ran]
+    if required.quality and not benchmarks:
+        missing.append("required-quality-missing: no benchmark ran")
+    gated = {g.id.split("/", 1)[0] for g in gates if g.decision is not Outcome.SKIP or g.reason.startswith(WAIVED)}
+    reported = {g.id.split("/", 1)[0]: g.reason for g in reversed(gates)}
+    wanted = benchmarks if required.quality else required.gated
+    missing += [
+        f"required-gate-missing: {suite} was only reported ({reported.get(suite, 'no row').removeprefix(NOT_GATED)})"
+        for suite in wanted
+        if suite in ran and suite not in gated
     ]
     return missing
 
@@ -216,15 +235,25 @@ def _required(collector: Collector, gates: Sequence[Gate]) -> list[str]:
 # --- sentences ---------------------------------------------------------------------------------------
 
 
-def coverage_sentence(suites: Sequence[SuiteRun]) -> str:
-    """``4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)``."""
-    ran = [s for s in suites if not s.skipped]
+def coverage_sentence(suites: Sequence[SuiteRun], reached: Set[str]) -> str:
+    """``4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)``; a suite of which nothing was asked any more counts as not reached."""
+    asked = [s for s in suites if not s.skipped and s.id in reached]
     skipped = [f"{s.id} ({s.skipped})" for s in suites if s.skipped]
-    text = f"{len(ran)} of {len(suites)} suite{'' if len(suites) == 1 else 's'}"
-    return text + (f", skipped: {', '.join(skipped)}" if skipped else "")
+    unreached = [s.id for s in suites if not s.skipped and s.id not in reached]
+    text = f"{len(asked)} of {len(suites)} suite{'' if len(suites) == 1 else 's'}"
+    text += f", skipped: {', '.join(skipped)}" if skipped else ""
+    return text + (f", not reached: {', '.join(unreached)}" if unreached else "")
 
 
-def _headline(outcome: Outcome, coverage: str, contract: Sequence[Gate], quality: Sequence[Gate], rows: Sequence[Stat], collector: Collector) -> str:
+def _headline(
+    outcome: Outcome,
+    coverage: str,
+    contract: Sequence[Gate],
+    quality: Sequence[Gate],
+    rows: Sequence[Stat],
+    policy: Policy,
+    suites: Sequence[SuiteRun],
+) -> str:
     parts = [f"{outcome.value.upper()}, {coverage}"]
     if contract:
         parts.append(f"contract {_word(aggregate(g.decision for g in contract))}")
@@ -232,16 +261,25 @@ def _headline(outcome: Outcome, coverage: str, contract: Sequence[Gate], quality
     if gated:
         degraded = " (degraded)" if any(g.degraded for g in gated) else ""
         parts.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
-    loose = list(dict.fromkeys(g.id.split("/", 1)[0] for g in quality if g.decision is Outcome.SKIP and not g.reason.startswith("waived:")))
-    if loose:
-        parts.append(f"reported, not gated: {', '.join(loose)} (gate with --reference FILE)")
+    parts += _loose(quality, gated=bool(gated))
     parts += [
-        f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > collector.policy.truncated_notice
+        f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > policy.truncated_notice
     ]
-    fixtures = [s.id for s in collector.suites if s.fixture and not s.skipped and s.kind is SuiteKind.BENCHMARK]
+    fixtures = [s.id for s in suites if s.fixture and not s.skipped and s.kind is SuiteKind.BENCHMARK]
     if fixtures:
         parts.append(f"fixture data: {', '.join(fixtures)}")
     return "; ".join(parts)
+
+
+def _loose(quality: Sequence[Gate], *, gated: bool) -> list[str]:
+    """What was measured and decides nothing, by the reason; said loudly where no quality was decided at all."""
+    by_reason: dict[str, list[str]] = {}
+    for gate in quality:
+        if gate.decision is Outcome.SKIP and gate.reason.startswith(NOT_GATED):
+            suites = by_reason.setdefault(gate.reason.removeprefix(NOT_GATED).split(";")[0], [])
+            suites += [] if gate.id.split("/", 1)[0] in suites else [gate.id.split("/", 1)[0]]
+    said = "reported, not gated" if gated else "quality NOT DECIDED, only reported"
+    return [f"{said}: {', '.join(suites)} ({reason})" for reason, suites in by_reason.items()]
 
 
 def _truncated(rows: Sequence[Stat]) -> dict[str, float]:

@@ -148,12 +148,25 @@ class Collector:
         self.decisions: dict[str, dict[tuple[str, int], bool | None]] = {}
         self.errors: dict[str, int] = {}
         self.benchmark_area: dict[str, Area] = {}
+        #: suites of which something was asked; samples that were answered and judged; suite -> why its first skipped case was skipped
+        self.reached: set[str] = set()
+        self.concluded = 0
+        self._skips: dict[str, str] = {}
+        self._to_ask: set[str] = set()
         self.waivers = [WaiverUse() for _ in policy.waiver]
+        self.fixtures = {suite.id for suite in suites if suite.fixture}
         self._benchmarks = {suite.id for suite in suites if suite.kind is SuiteKind.BENCHMARK}
         self._f1_keys = {b.suite: b.key or b.metric for b in policy.benchmark if b.method == "f1"}
         self._all: dict[str, dict[str, CaseScore]] = {}
 
     def add(self, case: Case, verdict: Verdict) -> None:
+        self.concluded += verdict.outcome in (Outcome.PASS, Outcome.FAIL)
+        if verdict.outcome is Outcome.SKIP:
+            self._skips.setdefault(case.suite, verdict.detail or verdict.reason)
+        else:
+            self._to_ask.add(case.suite)
+            if verdict.reason not in NEVER_ASKED:
+                self.reached.add(case.suite)
         if case.suite in self._benchmarks:
             self._add_benchmark(case, verdict)
             return
@@ -163,6 +176,13 @@ class Collector:
             tally.waived += 1
             outcome = Outcome.SKIP
         tally.add(case, self.policy.level(case.id, case.level), outcome)
+
+    def covered(self) -> tuple[SuiteRun, ...]:
+        """The selected suites; one of which no case was there to be asked counts as skipped, with the reason."""
+        return tuple(replace(suite, skipped=suite.skipped or self._nothing_to_ask(suite.id)) for suite in self.suites)
+
+    def _nothing_to_ask(self, suite: str) -> str:
+        return "" if suite in self._to_ask else self._skips.get(suite, "no case of it was chosen")
 
     def waived(self, subject: str, *, failed: bool) -> bool:
         """Whether a failure of ``subject`` is waived today; keeps count of which waivers were needed."""

@@ -16,8 +16,9 @@ from typing import Any, TypeGuard
 
 from kvv.data.beam import ABILITIES
 from kvv.data.spec import canonical_sha256, load_spec
-from kvv.importers.recorded import MISSING_RESULT, RECORDED_FAILURE, Imported, Line, Lines, Record, answered, read_lines, unanswered
+from kvv.importers.recorded import Imported, Line, Lines, Record, answered, read_lines, unanswered
 from kvv.model import Case
+from kvv.outcome import MISSING_RESULT, RECORDED_FAILURE
 from kvv.profile import Profile, load_profile, pick_profile
 from kvv.suite import Context, Dataset, Settings
 from kvv.suites.beam.scoring import ORDERING

@@ -19,8 +19,6 @@ from typing import Any
 
 from kvv.data.spec import canonical_sha256, load_spec
 from kvv.importers.recorded import (
-    MISSING_RESULT,
-    RECORDED_FAILURE,
     Imported,
     Line,
     Lines,
@@ -30,6 +28,7 @@ from kvv.importers.recorded import (
     unanswered,
 )
 from kvv.model import Case
+from kvv.outcome import MISSING_RESULT, RECORDED_FAILURE
 from kvv.profile import Profile, load_profile, pick_profile
 from kvv.suite import Context, Dataset, Settings
 from kvv.suites.toolcall.k2vv import RowError, case_id, content, declared_tools

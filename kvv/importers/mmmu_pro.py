@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kvv.data.spec import canonical_sha256, load_spec
-from kvv.importers.recorded import MISSING_RESULT, RECORDED_FAILURE, Imported, Line, Lines, Record, answered, read_lines, unanswered
+from kvv.importers.recorded import Imported, Line, Lines, Record, answered, read_lines, unanswered
 from kvv.model import Case
+from kvv.outcome import MISSING_RESULT, RECORDED_FAILURE
 from kvv.profile import Profile, load_profile, pick_profile
 from kvv.suite import Context, Dataset, Settings
 from kvv.suites.mmmu_pro.prompts import RECORDED

@@ -26,9 +26,6 @@ from kvv.suite import Dataset
 #: bytes of one line; a recorded answer is far below it
 LINE_LIMIT = 256 << 20
 
-MISSING_RESULT = "missing-result"
-RECORDED_FAILURE = "recorded-failure"
-
 
 class ImportFileError(ValueError):
     """A file that cannot be imported; the message is one line that names file and line."""

@@ -180,7 +180,7 @@ class Engine:
     def _choice(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, setting: Setting, cap: int) -> Choice:
         draft = compose(request, setting)
         if request.logit_bias:
-            draft = with_bias(draft, request, self._shown_ids)
+            draft = with_bias(draft, request, {**self._shown_ids, **self._said_ids(request)})
         if request.min_tokens:
             draft = with_minimum(draft, request)
         if request.include_internal_content or request.logprobs:
@@ -190,6 +190,11 @@ class Engine:
                 draft = fault.on_draft(turn, draft, setting.choice)
         ids = tuple(render.call_id(self.variant.ids, call.name, request.past_calls + at) for at, call in enumerate(draft.calls))
         return limited(draft, request, index=setting.choice, ids=ids, cap=cap, named_finish=self.variant.named_finish)
+
+    @staticmethod
+    def _said_ids(request: ChatRequest) -> dict[int, str]:
+        """Ids of the prompt's own tokens: who has the tokeniser can name any, and the endpoint's has no list of them."""
+        return {token_id(token): token for message in request.messages for token in tokenize(message.text)}
 
     def _remember_ids(self, draft: Draft) -> None:
         """Ids that a client has seen can be named in logit_bias later."""

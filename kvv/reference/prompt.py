@@ -120,7 +120,8 @@ def _text(text: str, how: Rendering) -> int:
 
 
 def _assistant(message: Message, thinking: bool, how: Rendering) -> int:
-    total = ASSISTANT + _text(message.text, how)
+    # content null or absent renders nothing, whatever becomes of an empty text
+    total = ASSISTANT + (_text(message.text, how) if message.parts else 0)
     if thinking:
         total += THINK_BLOCK + (count(message.reasoning) if message.reasoning.strip() else 0)
     if message.calls:

@@ -4,7 +4,7 @@ import secrets
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import exp, log
+from math import log
 from typing import Any
 
 from kvv.reference.canonical import encoded, plain
@@ -71,14 +71,17 @@ def accounting_headers(usage: Usage) -> tuple[tuple[str, str], ...]:
 # --- log probabilities -----------------------------------------------------------------------------------------------
 
 
-def _logprob(token: str, temperature: float) -> float:
-    """A made-up but fixed probability, sharpened by the temperature as a softmax over two outcomes would be."""
-    if temperature <= 0:
-        return 0.0
+_ENDINGS = ("s", "ed", "ing", "ly", ".", ",", "!", "?", ";", ":", "-", "er", "al", "y", "ty", "or", "an", "en", "ic")
+
+
+def _chances(token: str, temperature: float) -> list[float]:
+    """Made-up but fixed probabilities of a token and of its alternatives, sharpened by the temperature as any softmax is."""
     p = 0.55 + token_id(token) % 400 / 1000
-    sharp = p ** (1 / temperature)
-    value = sharp / (sharp + (1 - p) ** (1 / temperature))
-    return _log(value)
+    fixed = [p, *((1 - p) * 0.5 ** (at + 1) for at in range(len(_ENDINGS)))]
+    if temperature <= 0:
+        return [1.0, *(0.0 for _ in _ENDINGS)]
+    sharp = [chance ** (1 / temperature) for chance in fixed]
+    return [value / sum(sharp) for value in sharp]
 
 
 def _log(value: float) -> float:
@@ -86,13 +89,13 @@ def _log(value: float) -> float:
 
 
 def _entry(token: str, request: ChatRequest) -> JsonObject:
-    entry: JsonObject = {"token": token, "logprob": _logprob(token, request.temperature), "bytes": list(token.encode("utf-8", "surrogatepass"))}
-    rest = 1 - exp(entry["logprob"])
-    others = [f"{token}{mark}" for mark in ("s", "ed", "ing", "ly", ".", ",", "!", "?", ";", ":", "-", "er", "al", "y", "ty", "or", "an", "en", "ic")]
-    top = [{key: entry[key] for key in ("token", "logprob", "bytes")}] if request.top_logprobs else []
-    for at, other in enumerate(others[: max(0, request.top_logprobs - 1)]):
-        top.append({"token": other, "logprob": _log(rest * 0.5 ** (at + 1)), "bytes": list(other.encode("utf-8", "surrogatepass"))})
-    return {**entry, "top_logprobs": top}
+    chances = _chances(token, request.temperature)
+    shown = [_one(text, chance) for text, chance in zip([token, *(f"{token}{ending}" for ending in _ENDINGS)], chances, strict=True)]
+    return {**shown[0], "top_logprobs": shown[: request.top_logprobs]}
+
+
+def _one(token: str, chance: float) -> JsonObject:
+    return {"token": token, "logprob": _log(chance), "bytes": list(token.encode("utf-8", "surrogatepass"))}
 
 
 def logprobs_for(tokens: Tokens, request: ChatRequest) -> JsonObject:

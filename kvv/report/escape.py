@@ -66,9 +66,23 @@ def jsonable(value: Any, limit: int = TEXT_LIMIT, depth: int = 0) -> Any:
             return jsonable(str(value), limit)
 
 
+#: what Markdown, its tables or a mention parser would read; an underscore inside a word is a letter to them
+_MEANS = re.compile(r"[\\`*\[\]|~$<]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)|(?<=\])\(|(?<!\w)@(?=\w)")
+#: what begins a heading, quote, list, rule or underline where it stands first
+_BEGINS = re.compile(r"[#>+=-]|[0-9]{1,9}(?=[.)])")
+#: a backslash would do, but not for every reader
+_ENTITIES = {"<": "&lt;", "&": "&amp;", "@": "&#64;"}
+
+
 def cell(text: object, limit: int = LINE_LIMIT) -> str:
-    """A Markdown table cell: one line in which no character means anything to Markdown, HTML or a mention parser."""
-    return re.sub(r"[\\`*_{}\[\]<>()#|~!&$@]", lambda m: f"&#{ord(m.group())};", plain(text, limit))
+    """A Markdown table cell or the text of a line: one line that is shown as it is, with a backslash only where a character would mean
+    something. HTML, entities and mentions are written as entities, which no reader of Markdown takes for anything else."""
+    line = plain(text, limit).strip()
+    escaped = _MEANS.sub(lambda m: _ENTITIES.get(m[0], f"\\{m[0]}"), line)
+    first = _BEGINS.match(escaped)
+    if first is None:
+        return escaped
+    return f"{first[0]}\\{escaped[first.end() :]}" if first[0].isdecimal() else f"\\{escaped}"
 
 
 def fenced(text: object, limit: int = TEXT_LIMIT) -> str:

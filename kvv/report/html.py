@@ -20,7 +20,7 @@ from markupsafe import Markup
 from kvv.gate.inputs import FindingGroup
 from kvv.model import Outcome, Stat
 from kvv.report.escape import block, percent, plain
-from kvv.report.view import CheckRow, Quantiles, RunView
+from kvv.report.view import CheckRow, Quantiles, RunView, shown_metric
 
 #: cases shown with their texts; cases of one suite and outcome listed by a line; characters of any one text
 DETAILED = 250
@@ -93,6 +93,7 @@ def render(view: RunView) -> str:
         failed=_failed(view),
         listings=_listings(view),
         timing=_timing_rows(view),
+        shown_metric=shown_metric,
         comparability=[(s, sorted((k, v) for k, v in s.comparability.items() if v is not None)) for s in view.decision.stats if s.primary],
         # our own files, not data
         script=Markup(script),  # noqa: S704

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kvv.model import Gate, Outcome, Stat
 from kvv.report.escape import cell, fenced, percent, plain
-from kvv.report.view import CheckRow, Quantiles, RunView
+from kvv.report.view import CheckRow, Quantiles, RunView, shown_metric
 
 #: failed cases shown with their texts, and rows of any one table
 DETAILED = 30
@@ -74,7 +74,7 @@ def stat_cells(s: Stat) -> list[str]:
     reference = f"{percent(s.reference.value)} ({cell(s.reference.kind)}, n {s.reference.n})" if s.reference else "–"
     return [
         cell(s.suite, 60),
-        f"{'**' if s.primary else ''}{cell(s.metric, 60)}{'**' if s.primary else ''}",
+        f"{'**' if s.primary else ''}{cell(shown_metric(s), 60)}{'**' if s.primary else ''}",
         percent(s.estimate),
         f"{percent(s.interval[0])} to {percent(s.interval[1])}" if s.interval else "–",
         f"{s.n_concluded} of {s.n_planned}",

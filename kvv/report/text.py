@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from kvv.model import Gate, Level, Outcome, Stat
 from kvv.report.escape import percent, plain
-from kvv.report.view import RunView
+from kvv.report.view import RunView, shown_metric
 
-__all__ = ["plain", "render"]
+__all__ = ["brief", "plain", "render"]
 
+EXIT_CONFIGURATION = 2
 #: lines of one kind; the reports have the rest
 LISTED = 12
 
@@ -17,7 +18,8 @@ LISTED = 12
 def render(view: RunView) -> str:
     """The first line is the verdict and what it covers; every line ends with a newline."""
     decision = view.decision
-    lines = [plain(decision.headline, 1000)]
+    headline, *trouble = _brief(view)
+    lines = [headline]
     facts = (
         view.endpoint.base_url,
         view.endpoint.model,
@@ -25,8 +27,7 @@ def render(view: RunView) -> str:
         f"policy {view.policy.name} {view.policy.sha256[:12]}",
     )
     lines.append("  " + " · ".join(plain(fact, 200) for fact in facts))
-    if view.trouble:
-        lines.append(f"  {plain(view.trouble)}")
+    lines += trouble
     if view.run.partial:
         lines.append("  partial: less than the planned sample was asked")
     lines += _gates(decision.gates)
@@ -35,6 +36,17 @@ def render(view: RunView) -> str:
     lines += _findings(view)
     lines += _waivers(view)
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def brief(view: RunView) -> str:
+    """The verdict and, where something kept the run from one, what that is: all that `-q` shows."""
+    return "".join(f"{line}\n" for line in _brief(view))
+
+
+def _brief(view: RunView) -> list[str]:
+    # a wrong key or address ends with exit code 2 beside INCONCLUSIVE: said here, or nobody knows why
+    cause = "configuration (exit code 2): " if view.run.exit_code == EXIT_CONFIGURATION else ""
+    return [plain(view.decision.headline, 1000), *([f"  {cause}{plain(view.trouble, 600)}"] if view.trouble else [])]
 
 
 def _gates(gates: Sequence[Gate]) -> list[str]:
@@ -62,7 +74,8 @@ def _rows(stats: Sequence[Stat]) -> list[str]:
         bounds = f", bounds {percent(s.worst_case)}–{percent(s.best_case)}" if s.n_inconclusive else ""
         reference = f", reference {percent(s.reference.value)} ({s.reference.kind}, n {s.reference.n})" if s.reference else ""
         mark = "*" if s.primary else " "
-        lines.append(f"  {mark} {plain(s.suite, 40)} {plain(s.metric, 40)}: {percent(s.estimate)} {interval}, {n}{bounds}{plain(reference, 120)}")
+        name = f"{plain(s.suite, 40)} {plain(shown_metric(s), 40)}"
+        lines.append(f"  {mark} {name}: {percent(s.estimate)} {interval}, {n}{bounds}{plain(reference, 120)}")
     return ["", *_some(lines, 2 * LISTED)]
 
 

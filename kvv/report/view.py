@@ -27,7 +27,7 @@ import numpy as np
 from kvv.gate.decide import Decision
 from kvv.gate.inputs import SuiteRun
 from kvv.gate.latency import Answer
-from kvv.model import Case, Level, Outcome, Verdict
+from kvv.model import Case, Level, Outcome, Stat, Verdict
 from kvv.policy import Policy
 from kvv.suite import SuiteKind
 
@@ -189,6 +189,12 @@ class RunView:
 
     def title(self, suite: str) -> str:
         return next((s.title for s in self.suites if s.id == suite and s.title), suite)
+
+
+def shown_metric(stat: Stat) -> str:
+    """The row's metric for people: avg@k, pass@k and pass^k say their k."""
+    k = stat.breakdown.get("k")
+    return stat.metric.replace("@k", f"@{k}").replace("^k", f"^{k}") if isinstance(k, int) else stat.metric
 
 
 def quantiles(values: Sequence[float]) -> Quantiles | None:

@@ -31,13 +31,28 @@ RULES: Mapping[str, RuleInfo] = MappingProxyType({rule.id: rule for rule in _ALL
 
 def rules_for(profile: Profile, request: Request, *, moonshot_stream: bool = False) -> Rules:
     """The fold for one exchange. ``moonshot_stream``: the policy that makes every P0 rule a must."""
-    levels = _levels(Promises.of(profile, moonshot_stream=moonshot_stream))
-    return Rules(Context(profile, Asked(request), Sink(levels)))
+    return Rules(Context(profile, Asked(request), Sink(_levels(_Same(profile), moonshot_stream))))
+
+
+class _Same:
+    """A profile as a key that is equal to itself alone: a profile is frozen, and comparing its fields costs more than the levels."""
+
+    __slots__ = ("profile",)
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+
+    def __hash__(self) -> int:
+        return id(self.profile)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.profile is self.profile
 
 
 @lru_cache(maxsize=64)
-def _levels(promises: Promises) -> Mapping[str, Level]:
-    return levels_of(_ALL, promises)
+def _levels(same: _Same, moonshot_stream: bool) -> Mapping[str, Level]:
+    """The levels of all rules; read-only, as every exchange of the profile shares them."""
+    return MappingProxyType(levels_of(_ALL, Promises.of(same.profile, moonshot_stream=moonshot_stream)))
 
 
 class Rules:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kvv.model import Fragment, Request
 from kvv.wire.encode import encode
 from kvv.wire.jsontext import parse, plain
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -19,7 +21,7 @@ class Asked:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        body = request.body if isinstance(request.body, Mapping) else {}
+        body = _mapping(request.body)
         #: False for raw bytes: nothing may then be concluded from what is absent
         self.known = isinstance(request.body, Mapping)
         self.stream = request.stream or body.get("stream") is True
@@ -73,6 +75,12 @@ class Asked:
     @property
     def ascii_only(self) -> bool:
         return all(part.isascii() and b"\\u" not in part for part in self._request_parts())
+
+    @property
+    def shows_letters(self) -> bool:
+        """Whether the request shows letters beyond ASCII as they are, none of them escaped."""
+        parts = self._request_parts()
+        return any(not part.isascii() for part in parts) and not any(b"\\u" in part for part in parts)
 
     def _request_parts(self) -> tuple[bytes, ...]:
         if self._parts is None:
@@ -133,7 +141,10 @@ def _listing(tools: object) -> list[Any] | None:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    # the plain cases first: an instance check against an abstract class costs more than all the rest
+    if value is None:
+        return _NOTHING
+    return value if value.__class__ is dict or isinstance(value, Mapping) else _NOTHING
 
 
 def _positive(value: object) -> int | None:

@@ -64,8 +64,8 @@ class Finishes:
         self._context = context
         self._sink = context.sink
         wire = context.profile.wire
-        self._known = frozenset((*wire.finish_reasons, _LEGACY))
-        self._extended = frozenset(wire.extended_finish_reasons)
+        self._known = wire.finish_reasons
+        self._extended = wire.extended_finish_reasons
 
     def feed(self, frame: Frame, track: ChoiceTrack, reason: object, carries: bool) -> None:
         """Called for a choice whose finish_reason is not null, and for every choice that already had one."""
@@ -79,7 +79,7 @@ class Finishes:
             return
         track.finish, track.finish_frame = reason, frame
         self._context.finished += 1
-        if not isinstance(reason, str) or (reason not in self._known and reason not in self._extended):
+        if not isinstance(reason, str) or (reason not in self._known and reason not in self._extended and reason != _LEGACY):
             self._sink.hit("finish/known", frame, f"finish_reason is {kind_of(reason)}")
         elif reason in self._extended:
             self._sink.hit("finish/extended", frame, f"finish_reason is {reason!r}")

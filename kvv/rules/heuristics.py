@@ -44,6 +44,14 @@ RULES = (
 #: a loop counts when its last passage came this often in a row and covers this many characters
 LOOP_TIMES, LOOP_CHARACTERS = 4, 600
 _LOOP_WINDOW = 8_000
+#: characters looked at, and the share of one of them that makes junk
+_JUNK_WINDOW, _JUNK_SHARE = 20_000, 0.6
+#: three classes of the lowest bytes of characters, about as full as each other in any writing; no blank of Unicode has any of these bytes
+_CLASSES = (
+    b"ehrlmwpbzEHRLMWPBZ0369.-" + bytes(range(161, 193)),
+    b"tnsduyfkxTNSDUYFKX147,:[]" + bytes(range(193, 225)),
+    b"aoigcvjqAOIGCVJQ258\"'{}" + bytes(range(225, 256)),
+)
 _BREAK = re.compile(r"(?:,|\(|\b(?:the|a|an|and|or|of|to|in|with|for|that|is))\s*$")
 _MIXED = re.compile(r"[A-Za-z]{2}[\u4e00-\u9fff]{1,3}[A-Za-z]{2}")
 
@@ -71,12 +79,9 @@ class Heuristics:
         if unit:
             self._sink.hit("heuristic/repetition", track.finish_frame, f"the {name} ends in a loop of {len(unit)} characters", excerpt=unit[:200])
             return
-        letters = "".join(text[:20_000].split())
-        if len(letters) >= 40:
-            # the most frequent character of any writing is far below half of it
-            common = max(sorted(set(letters[:64])), key=letters.count)
-            if letters.count(common) > len(letters) * 0.6 and not common.isdecimal():
-                self._sink.hit("heuristic/junk", track.finish_frame, f"the {name} is mostly {common!r}", excerpt=text[:200])
+        common = mostly_of(text)
+        if common:
+            self._sink.hit("heuristic/junk", track.finish_frame, f"the {name} is mostly {common!r}", excerpt=text[:200])
 
     def _ending(self, track: ChoiceTrack, choice: Choice) -> None:
         answer, reasoning = (choice.answer or "").strip(), (choice.reasoning or "").strip()
@@ -93,10 +98,36 @@ class Heuristics:
             return
         if len(answer) >= 200 and (_BREAK.search(answer[-40:]) or answer.count("```") % 2):
             hit("heuristic/breaks-off", track.finish_frame, "the answer breaks off, yet finish_reason is stop", excerpt=answer[-200:])
+        if len(answer) < 100 or answer.isascii() or not self._context.asked.ascii_only:
+            return
         mixed = _MIXED.search(answer)
-        if mixed and len(answer) >= 100 and self._context.asked.ascii_only:
+        if mixed:
             around = answer[max(0, mixed.start() - 40) : mixed.end() + 40]
             hit("heuristic/language-mixing", track.finish_frame, "the script changes within a word", excerpt=around)
+
+
+def mostly_of(text: str) -> str:
+    """The character that makes up more than 0.6 of the beginning of ``text``, blanks left out; "" when there is none, or it is a digit."""
+    head = text[:_JUNK_WINDOW]
+    if len(head) < 40 or _varied(head):
+        return ""
+    letters = "".join(head.split())
+    if len(letters) < 40:
+        return ""
+    # the most frequent character of any writing is far below half of it
+    common = max(sorted(set(letters[:64])), key=letters.count)
+    return common if letters.count(common) > len(letters) * _JUNK_SHARE and not common.isdecimal() else ""
+
+
+def _varied(head: str) -> bool:
+    """Whether a few counts already prove that no character has the share of junk: without it, each answer costs dozens of them.
+
+    A character with more than 0.6 of the letters leaves less than 0.4 to all the others together. So none has when all classes of
+    characters but the fullest hold 0.4: whichever class it is in, the others are too full.
+    """
+    low = head.encode("ascii") if head.isascii() else head.encode("utf-32-le", "surrogatepass")[::4]
+    counts = [len(low) - len(low.translate(None, members)) for members in _CLASSES]
+    return sum(counts) - max(counts) >= len(head) * (1 - _JUNK_SHARE)
 
 
 def loop_of(text: str) -> str:

@@ -7,6 +7,7 @@ chunk or batch boundary is found all the same, and the frame that completes it i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -48,16 +49,53 @@ _CLOSING = ("</", "<|close|>")
 _QUOTES = "`'\"\\“‘"
 
 
-@lru_cache(maxsize=64)
-def _pattern(markers: tuple[str, ...]) -> re.Pattern[str] | None:
-    """One expression for all markers, the longest first."""
-    return re.compile("|".join(re.escape(marker) for marker in sorted(markers, key=len, reverse=True))) if markers else None
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A profile's markers, made ready once."""
+
+    #: marker -> special, tools or think
+    groups: Mapping[str, str]
+    #: one expression for all markers; of several at one place it finds the longest
+    pattern: re.Pattern[str] | None
+    #: how markers begin, first characters then the first two: a text with none of these has no marker, and is not searched
+    firsts: tuple[str, ...]
+    starts: tuple[str, ...]
+    #: as far back as a cut marker or an excerpt may reach, so that neither depends on where a batch ended
+    reach: int
+    #: marker -> length of the longest marker that begins with it, where there is one
+    beginnings: Mapping[str, int]
 
 
 @lru_cache(maxsize=64)
-def _beginnings(markers: tuple[str, ...]) -> dict[str, int]:
+def _compiled(special: tuple[str, ...], tools: tuple[str, ...], think: tuple[str, ...]) -> _Compiled:
+    groups = dict.fromkeys(special, "special") | dict.fromkeys(tools, "tools") | dict.fromkeys(think, "think")
+    groups.pop("", None)
+    markers = sorted(groups, key=len, reverse=True)
     longer = {marker: [len(other) for other in markers if other != marker and other.startswith(marker)] for marker in markers}
-    return {marker: max(lengths) for marker, lengths in longer.items() if lengths}
+    return _Compiled(
+        groups=groups,
+        pattern=re.compile(_expression(markers)) if markers else None,
+        firsts=tuple(dict.fromkeys(marker[0] for marker in markers)),
+        starts=tuple(dict.fromkeys(marker[:2] for marker in markers)),
+        reach=max([_BEFORE, *(len(marker) - 1 for marker in markers)]),
+        beginnings={marker: max(lengths) for marker, lengths in longer.items() if lengths},
+    )
+
+
+def _expression(words: Iterable[str]) -> str:
+    """Matches the longest of the words at a place, by common beginnings: markup that only begins like a marker is cheap to pass."""
+    after: dict[str, list[str]] = {}
+    for word in words:
+        after.setdefault(word[:1], []).append(word[1:])
+    ends = after.pop("", None) is not None
+    branches = [re.escape(first) + _expression(rest) for first, rest in after.items()]
+    if len(branches) < 2 and not ends:
+        return "".join(branches)
+    return f"(?:{'|'.join(branches)}){'?' if ends else ''}" if branches else ""
+
+
+def _holds(text: str, needles: tuple[str, ...]) -> bool:
+    return any(needle in text for needle in needles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +119,13 @@ class _Batch:
 
 
 class Texts:
-    __slots__ = ("_beginnings", "_broken", "_context", "_groups", "_pattern", "_reach", "_sink")
+    __slots__ = ("_broken", "_context", "_markers", "_sink")
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._sink = context.sink
         markers = context.profile.markers
-        think = () if context.profile.thinking.inline else markers.think
-        self._groups = dict.fromkeys(markers.special, "special") | dict.fromkeys(markers.tools, "tools") | dict.fromkeys(think, "think")
-        self._groups.pop("", None)
-        self._pattern = _pattern(tuple(self._groups))
-        # as far back as a cut marker or an excerpt may reach, so that neither depends on where a batch ended
-        self._reach = max(_BEFORE, *(len(marker) - 1 for marker in self._groups)) if self._groups else _BEFORE
-        # marker -> length of the longest marker that begins with it, where there is one
-        self._beginnings = _beginnings(tuple(self._groups))
+        self._markers = _compiled(markers.special, markers.tools, () if context.profile.thinking.inline else markers.think)
         #: U+FFFD seen: slot, position in its text, frame, excerpt; judged at the end, where it is known whether the text was cut
         self._broken: list[tuple[TextSlot, int, Frame, str]] = []
 
@@ -112,6 +143,8 @@ class Texts:
 
     def scan(self, slot: TextSlot, *, last: bool = True) -> None:
         """Look through what was added since the last scan. ``last``: no more may come that would make a longer marker of one at the end."""
+        if not slot.texts:
+            return
         held = 0 if last else self._held_back(slot)
         frames, texts = slot.frames[: len(slot.frames) - held], slot.texts[: len(slot.texts) - held]
         if not texts:
@@ -121,8 +154,8 @@ class Texts:
         batch = _Batch(slot, frames, texts, joined, len(tail))
         if "\ufffd" in fresh:
             self._replacement(batch)
-        if self._pattern is not None:
-            for match in self._pattern.finditer(joined):
+        if self._markers.pattern is not None:
+            for match in self._found(joined):
                 if match.end() > len(tail):
                     self._leak(batch, match)
             if "```" in joined:
@@ -132,17 +165,24 @@ class Texts:
         known = self._context.last_frame
         if known is None or known.number < slot.last.number:
             self._context.last_frame = slot.last
-        slot.tail = joined[-self._reach :]
+        slot.tail = joined[-self._markers.reach :]
         del slot.frames[: len(frames)]
         del slot.texts[: len(texts)]
 
+    def _found(self, text: str, start: int = 0) -> Iterable[re.Match[str]]:
+        markers = self._markers
+        if markers.pattern is None or not _holds(text, markers.firsts) or not _holds(text, markers.starts):
+            return ()
+        return markers.pattern.finditer(text, start)
+
     def _held_back(self, slot: TextSlot) -> int:
         """How many of the last pieces wait for more: those from a marker on that is the beginning of a longer one."""
-        if not self._beginnings or self._pattern is None:
+        beginnings = self._markers.beginnings
+        if not beginnings:
             return 0
         joined = slot.tail + "".join(slot.texts)
-        for match in self._pattern.finditer(joined, max(0, len(joined) - self._reach)):
-            longest = self._beginnings.get(match.group(), 0)
+        for match in self._found(joined, max(0, len(joined) - self._markers.reach)):
+            longest = beginnings.get(match.group(), 0)
             if match.start() + longest > len(joined):
                 position, start = match.start() - len(slot.tail), 0
                 for number, text in enumerate(slot.texts):
@@ -173,7 +213,7 @@ class Texts:
     def _leak(self, batch: _Batch, match: re.Match[str]) -> None:
         joined, slot, tail = batch.joined, batch.slot, batch.tail
         marker = match.group()
-        group = self._groups[marker]
+        group = self._markers.groups[marker]
         start = match.start()
         at_start = slot.seen <= tail and not joined[:start].strip()
         closes = group == "think" and marker.startswith(_CLOSING)

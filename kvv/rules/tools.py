@@ -71,6 +71,11 @@ RULES = (
         requirement="The arguments MUST be a JSON object, not JSON encoded twice.",
     ),
     _rule(
+        id="tools/arguments-escaped", level=SHOULD, kind=DIFFERS, causes=("B42",),
+        source="https://github.com/vllm-project/vllm/pull/46308; RFC 8259 section 7 calls both forms equal",
+        requirement="Arguments SHOULD carry letters as they are, not as \\u escapes: those cost tokens when they come back as history.",
+    ),
+    _rule(
         id="tools/known-name", level=SHOULD, kind=DIFFERS, causes=("B37", "B54"), source=KVV,
         requirement="A called function SHOULD be one that the request declares.",
     ),
@@ -115,6 +120,10 @@ RULES = (
         requirement="A tool call's id SHOULD have the form that the model was trained with.",
     ),
 )  # fmt: skip
+
+
+#: an escape of one UTF-16 unit, its backslash not escaped itself
+_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u([0-9a-fA-F]{4})")
 
 
 class Tools:
@@ -233,6 +242,7 @@ class Tools:
                 frame = track.calls[number].end if number < len(track.calls) else None
                 if whole:
                     self._arguments(frame, call, needed=names is None or names.get(call.name or "", True))
+                    self._escapes(frame, call)
                 if names and call.name and call.name not in names:
                     self._sink.hit("tools/known-name", frame, f"the function {call.name!r:.120} is not among those declared")
             self._counts(track, choice.tool_calls, names, whole)
@@ -247,6 +257,18 @@ class Tools:
             self._sink.hit("tools/arguments-json", frame, f"the arguments of {call.name!r:.80} are no JSON ({reason})", excerpt=text[-400:], cap=cap)
         elif not isinstance(plain(parsed), dict):
             self._sink.hit("tools/arguments-object", frame, f"the arguments of {call.name!r:.80} are no object", excerpt=text[:400])
+
+    def _escapes(self, frame: Frame | None, call: ToolCall) -> None:
+        """Every letter beyond ASCII is escaped, though the request shows some as they are: the serialiser's doing, not the model's."""
+        text = call.arguments
+        if "\\u" not in text or not text.isascii() or not self._context.asked.shows_letters:
+            return
+        units = [chr(int(digits, 16)) for digits in _ESCAPE.findall(text)]
+        # halves of a surrogate pair stand for letters or pictures; signs that nobody can see are escaped with good reason
+        shown = sum(not unit.isascii() and (unit.isprintable() or "\ud800" <= unit <= "\udfff") for unit in units)
+        if shown:
+            message = f"{shown} characters in the arguments of {call.name!r:.80} are escaped"
+            self._sink.hit("tools/arguments-escaped", frame, message, excerpt=text[:400])
 
     def _counts(self, track: ChoiceTrack, calls: tuple[ToolCall, ...], names: Mapping[str, bool] | None, whole: bool) -> None:
         asked, hit = self._context.asked, self._sink.hit

@@ -97,11 +97,12 @@ _DETAILS = (("prompt_tokens_details", "cached_tokens"), ("completion_tokens_deta
 
 
 class Usages:
-    __slots__ = ("_context", "_ended", "_frames", "_highest", "_sink", "_summaries")
+    __slots__ = ("_context", "_ended", "_frames", "_highest", "_kimi", "_sink", "_summaries")
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._sink = context.sink
+        self._kimi = context.sink.on("usage/details")
         self._summaries = 0
         #: whether the end frame of a choice carried usage
         self._ended = False
@@ -176,10 +177,10 @@ class Usages:
 
     def _arithmetic(self, report: UsageReport, observation: Observation) -> None:
         frame, hit = self._frames.get(report.place), self._sink.hit
-        wrong = [name for name in _COUNTS if (report.count(name) if report.count(name) is not None else -1) < 0]  # type: ignore[operator]
-        if wrong:
-            hit("usage/integers", frame, ", ".join(f"{name} is {kind_of(report.raw.get(name))}" for name in wrong))
         prompt, completion, total = (report.count(name) for name in _COUNTS)
+        if prompt is None or completion is None or total is None or prompt < 0 or completion < 0 or total < 0:
+            wrong = [name for name, count in zip(_COUNTS, (prompt, completion, total), strict=True) if count is None or count < 0]
+            hit("usage/integers", frame, ", ".join(f"{name} is {kind_of(report.raw.get(name))}" for name in wrong))
         if prompt is not None and completion is not None and total is not None and prompt + completion != total:
             hit("usage/total", frame, f"{prompt} + {completion} is not {total}")
         if prompt == 0:
@@ -192,10 +193,11 @@ class Usages:
         frame, hit = self._frames.get(report.place), self._sink.hit
         for (group, name), rule, bound in zip(_DETAILS, ("usage/cached", "usage/reasoning"), (prompt, completion), strict=True):
             inner = report.raw.get(group)
-            value = inner.get(name) if isinstance(inner, Mapping) else None
+            value = inner.get(name) if isinstance(inner, dict) else None
             if value is None:
-                hit("usage/details", frame, f"{group}.{name} is absent")
-            elif not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                if self._kimi:
+                    hit("usage/details", frame, f"{group}.{name} is absent")
+            elif value.__class__ is not int or value < 0:
                 hit(rule, frame, f"{name} is {kind_of(value)}")
             elif bound is not None and value > bound:
                 hit(rule, frame, f"{name} is {value}, more than the {bound} it is part of")
@@ -252,6 +254,11 @@ class Usages:
 
 def _shared(one: UsageReport, other: UsageReport) -> dict[str, tuple[int, int]]:
     """Counts that both reports state."""
-    pairs = {name: (one.count(name), other.count(name)) for name in _COUNTS}
-    pairs |= {name: (one.detail(group, name), other.detail(group, name)) for group, name in _DETAILS}
-    return {name: (a, b) for name, (a, b) in pairs.items() if a is not None and b is not None}
+    shared: dict[str, tuple[int, int]] = {}
+    for name in _COUNTS:
+        if (a := one.count(name)) is not None and (b := other.count(name)) is not None:
+            shared[name] = (a, b)
+    for group, name in _DETAILS:
+        if (a := one.detail(group, name)) is not None and (b := other.detail(group, name)) is not None:
+            shared[name] = (a, b)
+    return shared

@@ -32,6 +32,7 @@ class Spent:
 class Budget:
     bounds: Bounds
     prices: Prices | None
+    judge_prices: Prices | None = None
     spent: Spent = field(default_factory=Spent)
     started: float = field(default_factory=monotonic)
 
@@ -40,6 +41,23 @@ class Budget:
 
     def count_usage(self, observation: Observation) -> float | None:
         """Adds an answer's own usage figures; its cost in dollars, None where prices or usage are unknown."""
+        counted = self._counted(observation)
+        if counted is None:
+            return None
+        prompt, cached, completion = counted
+        self.spent.prompt_tokens += prompt
+        self.spent.cached_tokens += cached
+        self.spent.completion_tokens += completion
+        return self._paid(self.prices, counted)
+
+    def count_judge(self, observation: Observation) -> float | None:
+        """A judge's answer costs money; its tokens are none of the endpoint's."""
+        counted = self._counted(observation)
+        return None if counted is None else self._paid(self.judge_prices, counted)
+
+    @staticmethod
+    def _counted(observation: Observation) -> tuple[int, int, int] | None:
+        """Prompt, cached and completion tokens; None where there is no usage."""
         prompt = observation.tokens("prompt_tokens")
         completion = observation.tokens("completion_tokens")
         if prompt is None and completion is None:
@@ -47,13 +65,13 @@ class Budget:
         cached = observation.detail_tokens("prompt_tokens_details", "cached_tokens") or 0
         # a wire fault may report nonsense: negative counts and a cache larger than the prompt must not earn money back
         prompt, completion = max(prompt or 0, 0), max(completion or 0, 0)
-        cached = min(max(cached, 0), prompt)
-        self.spent.prompt_tokens += prompt
-        self.spent.cached_tokens += cached
-        self.spent.completion_tokens += completion
-        if self.prices is None:
+        return prompt, min(max(cached, 0), prompt), completion
+
+    def _paid(self, prices: Prices | None, counted: tuple[int, int, int]) -> float | None:
+        if prices is None:
             return None
-        cost = price_of(self.prices, prompt=prompt - cached, cached=cached, completion=completion)
+        prompt, cached, completion = counted
+        cost = price_of(prices, prompt=prompt - cached, cached=cached, completion=completion)
         self.spent.cost += cost
         return cost
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kvv.outcome import Assessment, Standing
+
 #: this many different cases in a row without an answer open the breaker
 CASES_IN_A_ROW = 6
 
@@ -29,3 +31,25 @@ class Health:
         """The commonest reason among the silent cases."""
         reasons = list(self.silent.values())
         return max(sorted(set(reasons)), key=reasons.count) if reasons else ""
+
+
+def sentence(found: Assessment, *, started: bool, after: str = "") -> str:
+    """One sentence that says what is wrong with an endpoint that gave no answer."""
+    detail = f": {found.detail}" if found.detail and not found.detail.startswith("HTTP ") else ""
+    when = f"stopped answering after {after}" if after else "does not answer"
+    match found.standing:
+        case Standing.UNAVAILABLE if found.reason == "connect":
+            return f"the endpoint {when}: nothing accepts connections there{detail}"
+        case Standing.UNAVAILABLE if found.reason in ("first-byte-timeout", "total-timeout"):
+            return f"the endpoint {when}: it accepts requests but sends nothing back in the time allowed"
+        case Standing.UNAVAILABLE | Standing.SERVER_ERROR if found.reason.startswith("http-"):
+            verb = "now answers" if started else "answers"
+            return f"the endpoint {verb} HTTP {found.reason[5:]} even to the simplest valid request{detail}"
+        case Standing.UNAVAILABLE | Standing.SERVER_ERROR:
+            return f"the endpoint {when} ({found.reason}){detail}"
+        case Standing.CONFIGURATION:
+            return f"the endpoint refuses to serve this account or route ({found.reason}){detail}"
+        case Standing.REFUSED:
+            return f"the endpoint refuses the simplest valid request{detail}"
+        case _:
+            return f"this is no chat-completions endpoint: it answers the simplest request with {found.reason}{detail}"

@@ -15,20 +15,23 @@ from time import monotonic
 from typing import Protocol
 
 from kvv.data.pictures import pictures_of, with_pictures
-from kvv.model import Answered, Ask, Case, Done, Evidence, Exec, Identity, Outcome, Reply, Request, Role, Step, Verdict
+from kvv.model import Answered, Ask, Case, Done, Exec, Executed, Identity, Outcome, Reply, Request, Role, Verdict
 from kvv.outcome import RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
 from kvv.reading import Received
-from kvv.rules import rules_for
+from kvv.rules import Rules, rules_for
+from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.schedule.budget import Budget
-from kvv.schedule.health import Health
+from kvv.schedule.health import Health, sentence
 from kvv.schedule.limits import Limiter
 from kvv.schedule.queue import WorkQueue
+from kvv.schedule.stepping import next_step, unjudged
+from kvv.schedule.trees import Trees, slots
 from kvv.store import Store, StoreError
 from kvv.suite import Suite, SuiteKind
 from kvv.transport import Transport
 from kvv.wire.encode import EncodedBody, encode
-from kvv.workers import WorkerDied, WorkerError, Workers, WorkerTimeout
+from kvv.workers import Workers
 
 #: attempts at one request, the first included
 ATTEMPTS = {Standing.UNAVAILABLE: 5, Standing.SERVER_ERROR: 3}
@@ -104,6 +107,7 @@ class Scheduler:
         observer: Observer,
         moonshot_stream: bool = False,
         seed: int = 0,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._transport = transport
         self._store = store
@@ -123,6 +127,8 @@ class Scheduler:
         self._halt = asyncio.Event()
         self._probes = count()
         self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
+        self._sandbox = sandbox
+        self._trees = slots()
         self.stop = Stop()
 
     # --- waves ---------------------------------------------------------------------------------
@@ -185,13 +191,19 @@ class Scheduler:
     # --- one case ------------------------------------------------------------------------------
 
     async def _conclude(self, work: Work, queue: WorkQueue) -> None:
+        trees = Trees(self._sandbox, work.case, self._trees)
+        try:
+            await self._play(work, queue, trees)
+        finally:
+            await trees.close()
+
+    async def _play(self, work: Work, queue: WorkQueue, trees: Trees) -> None:
         history = work.history
         for number in range(len(history), MAX_STEPS):
-            step = await self._next_step(work, history)
+            step = await next_step(self._workers, work.suite, work.case, history)
             match step:
                 case Done(verdict=verdict):
-                    self._store.put_verdict(verdict)
-                    self._observer.concluded(work.case, verdict)
+                    self._put(work.case, verdict)
                     return
                 case Ask(requests=requests):
                     try:
@@ -204,36 +216,31 @@ class Scheduler:
                         self._error(work.case, "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions))
                         return
                 case Exec():
-                    raise NotImplementedError("no suite of this version executes commands")
+                    executed = await self._exec(work, number, step, trees)
+                    if executed is None:
+                        return
+                    history.append(executed)
         self._error(work.case, f"the suite {work.suite.id} took more than {MAX_STEPS} steps")
 
-    async def _next_step(self, work: Work, history: list[Reply]) -> Step:
-        """The suite's next step; a judge that hangs makes the sample unscorable, one that raises is our error."""
-        suite, case = work.suite, work.case
-        try:
-            if suite.judge_timeout_s is None or not history:
-                return suite.step(case, history)
-            step: Step = await self._workers.run(
-                "kvv.schedule.remote:step",
-                suite.id,
-                case,
-                tuple(history),
-                timeout_s=suite.judge_timeout_s,
-                imports=(type(suite).__module__, *suite.judge_imports),
-            )
-        except (WorkerTimeout, WorkerDied) as error:
-            reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
-            return Done(verdict=_verdict(case, Outcome.INCONCLUSIVE, reason, str(error), history, suite.version))
-        except WorkerError as error:
-            return Done(verdict=_verdict(case, Outcome.ERROR, "judge-raised", str(error), history, suite.version))
-        except Exception as error:  # noqa: BLE001 - the one place where a judge is guarded: our bug must not end the run
-            return Done(verdict=_verdict(case, Outcome.ERROR, "judge-raised", f"{type(error).__name__}: {error}", history, suite.version))
-        return step
-
     def _error(self, case: Case, detail: str) -> None:
-        verdict = _verdict(case, Outcome.ERROR, "harness-raised", detail, [], "1")
+        self._put(case, unjudged(case, Outcome.ERROR, "harness-raised", detail, [], "1"))
+
+    def _put(self, case: Case, verdict: Verdict) -> None:
         self._store.put_verdict(verdict)
         self._observer.concluded(case, verdict)
+
+    async def _exec(self, work: Work, number: int, step: Exec, trees: Trees) -> Executed | None:
+        """The command's result, stored; None when the sample was concluded because there is none."""
+        try:
+            executed = await trees.run(step)
+        except SandboxError as error:
+            self._put(work.case, unjudged(work.case, Outcome.INCONCLUSIVE, "sandbox-failed", str(error), work.history, work.suite.version))
+            return None
+        except Exception as error:  # noqa: BLE001 - our bug in a sandbox must not end the run
+            self._error(work.case, f"sandbox: {type(error).__name__}: {error}")
+            return None
+        self._store.put_executed(work.case.id, work.case.sample, number, executed)
+        return executed
 
     async def _ask(self, work: Work, number: int, requests: tuple[Request, ...]) -> tuple[Answered, ...]:
         async with asyncio.TaskGroup() as group:
@@ -302,14 +309,18 @@ class Scheduler:
             if self.stop:
                 raise _Stopped
             self._budget.count_request()
-            rules = rules_for(self._profile, request, moonshot_stream=self._moonshot_stream) if request.role is not Role.JUDGE else None
+            rules = self._rules(request)
             received = await self._transport.send(
                 request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=keep_frames, deadline=self._budget.remaining_s()
             )
-        cost = self._budget.count_usage(received.observation) if request.role is not Role.JUDGE else None
+        cost = self._cost(request, received)
         self._store.put_exchange(received, request, body, cost=cost)
         self._observer.exchanged(received, limiter.limit)
         return received
+
+    def _rules(self, request: Request) -> Rules | None:
+        """The judge's wire is not what is verified."""
+        return rules_for(self._profile, request, moonshot_stream=self._moonshot_stream) if request.role is not Role.JUDGE else None
 
     def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
         limiter = self._limiters[role]
@@ -384,8 +395,7 @@ class Scheduler:
 
     async def reach(self) -> Assessment:
         """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
-        pauses = tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Standing.UNAVAILABLE] - 1))
-        found = await self._probe(pauses)
+        found = await self._probe(_reach_pauses())
         if found.standing is not Standing.ANSWERED and not self.stop:
             wrong = sentence(found, started=False)
             budget = self._budget.exceeded()
@@ -395,14 +405,25 @@ class Scheduler:
                 self.halt(found.reason if found.standing is Standing.CONFIGURATION else f"unreachable-{found.reason}", wrong)
         return found
 
-    async def _probe(self, pauses: tuple[float, ...]) -> Assessment:
+    async def reach_judge(self, request: Request) -> Assessment:
+        """Is the judge there? Asked before the first question: a judge that is not would waste prompts of a million tokens."""
+        found = await self._probe(_reach_pauses(), request)
+        if found.standing is not Standing.ANSWERED and not self.stop:
+            self.halt(f"judge-{found.reason}", sentence(found, started=False).replace("the endpoint", "the judge").replace("this is", "the judge is"))
+        return found
+
+    def _cost(self, request: Request, received: Received) -> float | None:
+        count = self._budget.count_judge if request.role is Role.JUDGE else self._budget.count_usage
+        return count(received.observation)
+
+    async def _probe(self, pauses: tuple[float, ...], request: Request | None = None) -> Assessment:
         """Send the control until it is answered or the pauses are used up; past the limiter and the closed road."""
-        request = self._control_request
+        request = request or self._control_request
         body = encode(request.body)
         probe = next(self._probes)
         for attempt, pause in enumerate((*pauses, None), start=1):
             identity = Identity(case="kvv/reachability", sample=probe, step=0, ask=0, purpose="liveness")
-            rules = rules_for(self._profile, request, moonshot_stream=self._moonshot_stream)
+            rules = self._rules(request)
             self._budget.count_request()
             received = await self._transport.send(
                 request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=True, deadline=self._budget.remaining_s()
@@ -411,7 +432,7 @@ class Scheduler:
             if found.standing is not Standing.ANSWERED:
                 # nobody answered: what is odd about the silence is no verdict on the endpoint
                 received = replace(received, findings=())
-            self._store.put_exchange(received, request, body, cost=self._budget.count_usage(received.observation))
+            self._store.put_exchange(received, request, body, cost=self._cost(request, received))
             too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
             if not found.retry or pause is None or too_long or self.stop or self._budget.exceeded():
                 return found
@@ -419,40 +440,9 @@ class Scheduler:
         raise AssertionError("unreachable")
 
 
+def _reach_pauses() -> tuple[float, ...]:
+    return tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Standing.UNAVAILABLE] - 1))
+
+
 def _repeated_by_the_case(found: Assessment) -> bool:
     return found.standing is Standing.SERVER_ERROR or found.reason in ("first-byte-timeout", "idle-timeout", "cut", "reset")
-
-
-def _verdict(case: Case, outcome: Outcome, reason: str, detail: str, history: list[Reply], scorer: str) -> Verdict:
-    exchanges = [answered.exchange.identity.key for reply in history if isinstance(reply, tuple) for answered in reply]
-    return Verdict(
-        case=case.id,
-        sample=case.sample,
-        outcome=outcome,
-        reason=reason,
-        detail=detail[:500],
-        evidence=tuple(Evidence(exchange=key) for key in exchanges[-3:]),
-        scorer=scorer,
-    )
-
-
-def sentence(found: Assessment, *, started: bool, after: str = "") -> str:
-    """One sentence that says what is wrong with an endpoint that gave no answer."""
-    detail = f": {found.detail}" if found.detail and not found.detail.startswith("HTTP ") else ""
-    when = f"stopped answering after {after}" if after else "does not answer"
-    match found.standing:
-        case Standing.UNAVAILABLE if found.reason == "connect":
-            return f"the endpoint {when}: nothing accepts connections there{detail}"
-        case Standing.UNAVAILABLE if found.reason in ("first-byte-timeout", "total-timeout"):
-            return f"the endpoint {when}: it accepts requests but sends nothing back in the time allowed"
-        case Standing.UNAVAILABLE | Standing.SERVER_ERROR if found.reason.startswith("http-"):
-            verb = "now answers" if started else "answers"
-            return f"the endpoint {verb} HTTP {found.reason[5:]} even to the simplest valid request{detail}"
-        case Standing.UNAVAILABLE | Standing.SERVER_ERROR:
-            return f"the endpoint {when} ({found.reason}){detail}"
-        case Standing.CONFIGURATION:
-            return f"the endpoint refuses to serve this account or route ({found.reason}){detail}"
-        case Standing.REFUSED:
-            return f"the endpoint refuses the simplest valid request{detail}"
-        case _:
-            return f"this is no chat-completions endpoint: it answers the simplest request with {found.reason}{detail}"

@@ -10,11 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kvv.gateway import SUSPECTED, Ending, suspected_timeouts
 from kvv.model import Area, Case, Level, Request, Role, Surface, Timeouts, Verdict
+from kvv.outcome import Standing, assess
 from kvv.profile import Profile, load_profile
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
-from kvv.reference import ReferenceConfig, ReferenceServer
+from kvv.reference import ReferenceConfig, ReferenceServer, tokens
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler, Work
@@ -42,7 +44,8 @@ GATEWAY_S = 1.0
 class Setting:
     """Who is asked as whom: the profile and surface that judge, the variant of the reference endpoint that answers.
 
-    ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises.
+    ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises. ``tokenizer``: the judge has the
+    endpoint's own, as who passes ``--tokenizer`` has the model's.
     """
 
     profile: str
@@ -50,6 +53,7 @@ class Setting:
     variant: str
     model: str = "kimi-k3"
     claims: tuple[tuple[str, Any], ...] = ()
+    tokenizer: bool = False
 
     def judged_by(self) -> Profile:
         profile = load_profile(self.profile, self.surface)
@@ -108,14 +112,32 @@ class _Hurried(Scheduler):
 
 
 class _Impatient(Transport):
+    """Waits no longer than the reference endpoint can need, and remembers how each attempt ended."""
+
+    endings: list[Ending]
+
     async def send(self, request: Request, *arguments: Any, **named: Any) -> Received:
-        return await super().send(replace(request, timeouts=Timeouts(first_byte=PATIENCE_S, idle=PATIENCE_S)), *arguments, **named)
+        received = await super().send(replace(request, timeouts=Timeouts(first_byte=PATIENCE_S, idle=PATIENCE_S)), *arguments, **named)
+        answered = assess(received.exchange, received.observation).standing is Standing.ANSWERED
+        self.endings.append(Ending.of(received.exchange, stream=request.stream, answered=answered))
+        return received
+
+
+class _ReferenceTokens:
+    """The reference endpoint's tokeniser, in the judge's hands."""
+
+    def count(self, text: str) -> int:
+        return tokens.count(text)
+
+    def ids(self, text: str) -> Sequence[int]:
+        return [tokens.token_id(token) for token in tokens.tokenize(text)]
 
 
 @cache
 def every_case(setting: Setting) -> tuple[Planned, ...]:
     """All cases of all contract suites as this setting plans them."""
-    context = Context(model=setting.model, profile=setting.judged_by(), settings=Settings())
+    tokenizer = _ReferenceTokens() if setting.tokenizer else None
+    context = Context(model=setting.model, profile=setting.judged_by(), settings=Settings(), tokenizer=tokenizer)
     suites = [suite for suite in map(load_suite, suite_ids()) if suite.kind is not SuiteKind.BENCHMARK]
     return tuple(Planned(suite, case) for suite in suites for case in suite.cases(context))
 
@@ -125,26 +147,29 @@ async def observe(
     faults: Sequence[str],
     cases: Sequence[Planned],
     *,
-    repeated: Sequence[Planned] = (),
-    times: int = 0,
     window: int = WINDOW,
+    itl_ms: float = 0.0,
 ) -> Observed:
     """Ask the cases, risky ones last and alone, of a fresh endpoint with these faults.
 
-    The ``repeated`` ones are asked so many times more, as samples from 1 on. ``window`` is the endpoint's context window in tokens.
+    Those with a sample number are a statistical gate's. ``window`` is the endpoint's context window in tokens,
+    ``itl_ms`` its time for each token.
     """
     server = ReferenceServer(
-        ReferenceConfig(model=setting.model, variant=setting.variant, faults=tuple(faults), gateway_timeout_s=GATEWAY_S, context_window=window)
+        ReferenceConfig(
+            model=setting.model,
+            variant=setting.variant,
+            faults=tuple(faults),
+            gateway_timeout_s=GATEWAY_S,
+            context_window=window,
+            itl_ms=itl_ms,
+        )
     )
     await asyncio.to_thread(server.__enter__)
     try:
-        return await _asked(setting, server.base_url, [*cases, *_again(repeated, times)])
+        return await _asked(setting, server.base_url, cases)
     finally:
         await asyncio.to_thread(server.__exit__, None, None, None)
-
-
-def _again(planned: Sequence[Planned], times: int) -> list[Planned]:
-    return [Planned(one.suite, replace(one.case, sample=number)) for one in planned for number in range(1, times + 1)]
 
 
 async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> Observed:
@@ -152,6 +177,7 @@ async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> O
     endpoint = Endpoint(role=Role.TARGET, base_url=base_url, key=None, headers={})
     body = {"model": setting.model, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 16}
     transport = _Impatient({Role.TARGET: endpoint}, redactor=Redactor([]), limits=Limits())
+    transport.endings = []
     async with transport, Workers() as workers:
         scheduler = _Hurried(
             transport=transport,
@@ -169,4 +195,6 @@ async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> O
         observed.stopped = scheduler.stop.sentence
         if scheduler.stop.reason == "endpoint-died":
             observed.died = scheduler.stop.sentence
+    if suspected_timeouts(transport.endings):
+        observed.findings[f"availability/{SUSPECTED}", Area.AVAILABILITY, Level.SHOULD] += 1
     return observed

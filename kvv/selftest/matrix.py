@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scipy.stats import binom
-
 from kvv.model import Area, Case, Level, Outcome, Verdict
 from kvv.selftest.drive import Observed
 from kvv.selftest.table import FaultSpec, Gate
@@ -21,8 +19,10 @@ class State(StrEnum):
     UNSEEN = "UNSEEN"
     ELSEWHERE = "ELSEWHERE"
     ERROR = "ERROR"
-    #: known: the table says what is missing
-    GAP = "GAP"
+    #: the table says what is missing for it to be seen
+    GAP = "gap"
+    #: a stated gap that is none any more
+    CLOSED = "CLOSED"
     LEGAL = "legal"
 
 
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        return self.state in (State.SEEN, State.LEGAL)
+        return self.state in (State.SEEN, State.LEGAL, State.GAP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +118,7 @@ def judge(fault: str, spec: FaultSpec, areas: tuple[Area, ...], observed: Observ
     strangers = [mark for mark in marks if mark.area not in areas and mark.area not in spec.also and (mark.must or mark.case)]
     errors = [case.id for case, verdict in observed.verdicts.values() if verdict.outcome is Outcome.ERROR]
     seen = gated.holds if gated else bool(observed.died) if spec.dies else bool(home)
-    missing = State.GAP if spec.gap else State.UNSEEN
-    state = State.ERROR if errors else missing if not seen else State.ELSEWHERE if strangers else State.SEEN
+    state = State.ERROR if errors else _state(spec, seen=seen, accused=any(mark.must for mark in home), elsewhere=bool(strangers))
     return Row(
         fault=fault,
         state=state,
@@ -127,11 +126,19 @@ def judge(fault: str, spec: FaultSpec, areas: tuple[Area, ...], observed: Observ
         marks=marks,
         seen_by=[observed.died] if spec.dies and observed.died else _names(home),
         elsewhere=errors or _names(strangers),
-        note=spec.gap if state is State.GAP else spec.advisory,
+        note=spec.legal or spec.gap or spec.advisory,
         gate=gated,
         requests=observed.requests,
         cases=len(observed.verdicts),
     )
+
+
+def _state(spec: FaultSpec, *, seen: bool, accused: bool, elsewhere: bool) -> State:
+    if spec.legal:
+        return State.ELSEWHERE if accused or elsewhere else State.LEGAL
+    if spec.gap:
+        return State.CLOSED if seen else State.GAP
+    return State.UNSEEN if not seen else State.ELSEWHERE if elsewhere else State.SEEN
 
 
 def gate_of(gate: Gate, observed: Observed) -> Gated:
@@ -141,6 +148,8 @@ def gate_of(gate: Gate, observed: Observed) -> Gated:
     else:
         hits = sum(verdict.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE) for _, verdict in observed.repeats)
     n = gate.n * gate.answers
+    from scipy.stats import binom  # here: its import takes a second, which a wrong fault name need not wait for
+
     return Gated(hits=hits, n=n, at_least=gate.at_least, power=float(binom.sf(gate.at_least - 1, n, gate.p)))
 
 

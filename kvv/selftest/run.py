@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 
 from kvv.reference.faults import FAULTS, NOT_SHOWABLE
 from kvv.reference.faults.selection import select
 from kvv.selftest.drive import WINDOW, Observed, Planned, Setting, every_case, observe
-from kvv.selftest.matrix import Clean, Matrix, Row, State, clean_row, judge
+from kvv.selftest.matrix import Clean, Matrix, Row, clean_row, judge
 from kvv.selftest.table import FaultSpec, Gate, SettingSpec, Table, Variation
 
 #: endpoints that are asked at the same time: while one waits out a hang, others work
@@ -42,11 +45,10 @@ class _Runner:
         self._clean: dict[str, Observed] = {}
 
     async def matrix(self, wanted: Sequence[Variation]) -> Matrix:
-        asked = [entry for entry in wanted if not self._table.spec(entry.fault).legal]
-        settings = {self._table.spec(entry.fault).setting: None for entry in asked}
+        settings = {self._table.spec(entry.fault).setting: None for entry in wanted}
         if self._whole:
             settings = dict.fromkeys(self._table.settings)
-        by_setting = {name: [one for one in asked if self._table.spec(one.fault).setting == name] for name in settings}
+        by_setting = {name: [one for one in wanted if self._table.spec(one.fault).setting == name] for name in settings}
         cleans = await asyncio.gather(*(self._clean_run(name, entries) for name, entries in by_setting.items()))
         rows = await asyncio.gather(*map(self._row, wanted))
         return Matrix(clean=cleans, rows=rows, not_showable=NOT_SHOWABLE if self._whole else {})
@@ -57,9 +59,8 @@ class _Runner:
         setting = _setting(spec)
         globs = ["*"] if self._whole else list({glob for entry in entries for glob in self._globs(entry)})
         gates = [gate for entry in entries if (gate := self._gate(entry)) is not None]
-        times = max((gate.n for gate in gates), default=0)
         async with self._slots:
-            self._clean[name] = await observe(setting, (), matching(setting, globs), repeated=_sampled(setting, gates), times=times)
+            self._clean[name] = await observe(setting, (), [*matching(setting, globs), *_sampled(setting, gates)])
         observed = self._clean[name]
         names = [*(case for case in observed.verdicts), *(rule for rule, _, _ in observed.findings)]
         row = clean_row(name, observed, spec.stated, [one for one in names if any(fnmatch.fnmatchcase(one, glob) for glob in spec.stated)])
@@ -67,11 +68,7 @@ class _Runner:
         return row
 
     async def _row(self, entry: Variation) -> Row:
-        spec, areas = self._table.spec(entry.fault), self._table.areas(entry.fault)
-        if spec.legal:
-            row = Row(fault=entry.selected, state=State.LEGAL, areas=areas, note=spec.legal)
-        else:
-            row = await self._asked(entry, spec)
+        row = await self._asked(entry, self._table.spec(entry.fault))
         self._told(row)
         return row
 
@@ -79,11 +76,9 @@ class _Runner:
         setting, gate = _setting(self._table.settings[spec.setting]), self._gate(entry)
         cases = matching(setting, self._globs(entry))
         selected = entry.selected if ":" in entry.selected else spec.selected or entry.selected
-        repeated = _sampled(setting, [gate]) if gate else []
+        samples = _sampled(setting, [gate]) if gate else []
         async with self._slots:
-            observed = await observe(
-                setting, (selected,), cases, repeated=repeated, times=gate.n if gate else 0, window=spec.window or WINDOW
-            )
+            observed = await observe(setting, (selected,), [*cases, *samples], window=spec.window or WINDOW, itl_ms=spec.itl_ms)
         return judge(entry.selected, spec, self._table.areas(entry.fault), observed, self._clean[spec.setting], gate=gate)
 
     def _globs(self, entry: Variation) -> Sequence[str]:
@@ -95,13 +90,26 @@ class _Runner:
 
 def _setting(spec: SettingSpec) -> Setting:
     claims = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in spec.claims.items())
-    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims)
+    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims, tokenizer=spec.tokenizer)
 
 
 def matching(setting: Setting, globs: Sequence[str]) -> list[Planned]:
     """The setting's cases that any glob matches, in plan order."""
-    return [planned for planned in every_case(setting) if any(fnmatch.fnmatchcase(planned.case.id, glob) for glob in globs)]
+    places = frozenset().union(*(_places(setting, glob) for glob in globs))
+    return [planned for at, planned in enumerate(every_case(setting)) if at in places]
+
+
+@cache
+def _places(setting: Setting, glob: str) -> frozenset[int]:
+    """Most globs are asked for every fault, and the cases are a thousand."""
+    fits = re.compile(fnmatch.translate(glob)).match
+    return frozenset(at for at, planned in enumerate(every_case(setting)) if fits(planned.case.id))
 
 
 def _sampled(setting: Setting, gates: Sequence[Gate]) -> list[Planned]:
-    return matching(setting, [gate.case for gate in gates])
+    """The cases of the gates, each as often as its gate wants: as samples from 1 on."""
+    times: dict[str, tuple[Planned, int]] = {}
+    for gate in gates:
+        for planned in matching(setting, [gate.case]):
+            times[planned.case.id] = (planned, max(gate.n, times.get(planned.case.id, (planned, 0))[1]))
+    return [Planned(one.suite, replace(one.case, sample=number)) for one, n in times.values() for number in range(1, n + 1)]

@@ -30,6 +30,8 @@ class SettingSpec(_Table):
     surface: Surface = Surface.VENDOR
     variant: str
     claims: dict[str, Any] = {}
+    #: the judge has the endpoint's tokeniser
+    tokenizer: bool = False
     #: cases that fail on the clean endpoint, and rules that object to it, below must: case glob or rule -> why
     stated: dict[str, str] = {}
 
@@ -54,8 +56,8 @@ class FaultSpec(_Table):
 
     ``selected`` is what the endpoint is given (the id, or the id with variations); ``areas`` replace those of the group;
     ``also`` are areas that fail as a stated consequence; ``advisory`` says why should is the highest level at which it can
-    be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises the opposite; ``gap``:
-    what is missing for it to be seen, and where.
+    be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises the opposite, so that
+    no must may object; ``gap``: what is missing for it to be seen, and where: a gap that is closed leaves the table.
     """
 
     setting: str = "kimi"
@@ -70,6 +72,8 @@ class FaultSpec(_Table):
     gate: Gate | None = None
     #: the endpoint's context window, where a fault is to be seen without prompts of a million tokens
     window: int | None = None
+    #: milliseconds that the endpoint takes for each token, for faults of slow answers
+    itl_ms: float = Field(default=0.0, alias="itl-ms", ge=0)
 
 
 class GroupSpec(_Table):

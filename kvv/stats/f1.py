@@ -68,7 +68,8 @@ def official_null(runs: Sequence[Mapping[str, bool]], rng: np.random.Generator, 
 
     Each run maps a prompt to whether it called a tool; a pair is compared on the prompts both have. None with fewer than two
     runs, or where no pair ever called. Resampling a pair's prompts with replacement is a multinomial draw of its three
-    kinds of prompt, of which F1 is a function, so that it is drawn directly.
+    kinds of prompt, of which F1 is a function, so that it is drawn directly. Half a disagreement is added (Jeffreys' prior):
+    two runs that agree on all of five prompts are no proof that the official endpoint never wavers.
     """
     pairs = [_pair(a, b) for i, a in enumerate(runs) for b in runs[i + 1 :]]
     pairs = [pair for pair in pairs if pair.f1 is not None]
@@ -77,7 +78,7 @@ def official_null(runs: Sequence[Mapping[str, bool]], rng: np.random.Generator, 
     per_pair = max(1, draws // len(pairs))
     values = []
     for pair in pairs:
-        shares = np.array([pair.tp, pair.fp + pair.fn, pair.tn], dtype=np.float64) / pair.n
+        shares = np.array([pair.tp, pair.fp + pair.fn + 0.5, pair.tn], dtype=np.float64) / (pair.n + 0.5)
         counts = rng.multinomial(pair.n, shares, size=per_pair)
         denominator = 2 * counts[:, 0] + counts[:, 1]
         values.append((2 * counts[:, 0] / np.maximum(denominator, 1))[denominator > 0])

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scipy.special import betaincinv, ndtri, stdtrit
+from kvv.stats.special import betaincinv, ndtri, stdtrit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

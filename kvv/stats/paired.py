@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, gammaln, ndtr, ndtri
 
 from kvv.stats.interval import ClusterSum, Interval, clustered_mean, normal_quantile
+from kvv.stats.special import bdtr, gammaln, ndtr, ndtri
 
 #: from this many questions on, the t interval is as good as the bootstrap and far cheaper
 BOOTSTRAP_BELOW = 200

@@ -11,9 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import ndtr
-
 from kvv.stats.interval import normal_quantile
+from kvv.stats.special import ndtr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

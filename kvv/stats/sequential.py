@@ -13,7 +13,8 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+
+from kvv.stats.special import ndtr, ndtri
 
 #: grid points of the integration; 401 gives C to four decimals
 _GRID = 401

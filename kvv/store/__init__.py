@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvv.store.errors import NotStorableError, StoreError
+from kvv.store.errors import NotStorableError, StoreError, UnknownCaseError, WriteError
 from kvv.store.rows import FindingGroup, RoleTraffic, StoredEvent, StoredExchange, TimingSample, Traffic
 from kvv.store.store import Store
 
@@ -16,4 +16,6 @@ __all__ = [
     "StoredExchange",
     "TimingSample",
     "Traffic",
+    "UnknownCaseError",
+    "WriteError",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
+from kvv.gateway import Ending
 from kvv.model import (
     Answered,
     Area,
@@ -15,6 +16,7 @@ from kvv.model import (
     Evidence,
     Exchange,
     Executed,
+    FaultKind,
     Finding,
     FindingKind,
     Identity,
@@ -110,8 +112,9 @@ class Reader:
 
     # --- exchanges -----------------------------------------------------------------------------------
 
-    def exchanges(self, case_id: str | None, sample: int | None) -> Iterator[StoredExchange]:
-        wanted = {"e.case_id = ?": case_id, "e.sample = ?": sample}
+    def exchanges(self, case_id: str | None, sample: int | None, rule: str | None = None) -> Iterator[StoredExchange]:
+        objected = "EXISTS (SELECT 1 FROM finding f WHERE f.exchange = e.id AND f.rule GLOB ?)"
+        wanted = {"e.case_id = ?": case_id, "e.sample = ?": sample, objected: rule}
         wanted = {condition: value for condition, value in wanted.items() if value is not None}
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         for row in self._rows(f"{_EXCHANGE}{where} ORDER BY e.id", *wanted.values()):
@@ -288,6 +291,28 @@ class Reader:
                 tokens_per_s=_tokens_per_s(completion, first, total) if stream else None,
                 total_ms=total,
             )
+
+    def endings(self, role: Role) -> Iterator[Ending]:
+        """The records of broken attempts alone are read: only they may name a fault."""
+        query = (
+            "SELECT e.case_id, e.sample, e.step, e.ask, e.purpose, e.stream, e.status, e.standing, e.total_ms, r.data FROM exchange e "
+            "LEFT JOIN record r ON r.exchange = e.id AND e.standing = 'unavailable' WHERE e.role = ? ORDER BY e.id"
+        )
+        for *place, stream, status, standing, total_ms, data in self._rows(query, role.value):
+            yield Ending(
+                exchange=_key(*place),
+                stream=bool(stream),
+                total_ms=total_ms or 0.0,
+                answered=standing == Standing.ANSWERED,
+                status=status,
+                fault=None if data is None else self._fault(data),
+            )
+
+    def _fault(self, data: bytes) -> FaultKind | None:
+        plain = self._unpack(data)
+        fields = load_json(plain[RECORD_HEAD.size : RECORD_HEAD.size + RECORD_HEAD.unpack_from(plain)[0]])
+        fault = fields["exchange"].get("fault")
+        return FaultKind(fault["kind"]) if fault else None
 
     def upstreams(self, role: Role) -> dict[Upstream, int]:
         query = "SELECT upstream, count(*) FROM exchange WHERE upstream IS NOT NULL AND role = ? GROUP BY upstream ORDER BY count(*) DESC, min(id)"

@@ -87,6 +87,8 @@ def explain(error: sqlite3.Error) -> str:
         return f"the file is damaged or was cut short ({text})"
     if name.startswith("SQLITE_FULL"):
         return f"no space left ({text})"
+    if name.startswith("SQLITE_IOERR"):
+        return f"the disk failed or is full ({text})"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return f"cannot be opened or written here ({text})"
     if name.startswith("SQLITE_BUSY"):
@@ -94,6 +96,12 @@ def explain(error: sqlite3.Error) -> str:
     if isinstance(error, sqlite3.ProgrammingError) and "closed" in text:
         return "the store is closed"
     return text
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file itself is wrong, rather than the disk that it lies on."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    return name in ("SQLITE_ERROR", "SQLITE_SCHEMA") or name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH"))
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kvv.gateway import Ending
 from kvv.model import Answered, Case, Executed, Finding, Identity, Outcome, Reply, Request, Role, Upstream, Verdict
 from kvv.store import schema
 from kvv.store.codec import codec, dump_json, tag
-from kvv.store.errors import NotStorableError, StoreError
+from kvv.store.errors import NotStorableError, StoreError, UnknownCaseError
 from kvv.store.inserts import Inserter
 from kvv.store.lock import WriterLock
 from kvv.store.reader import Reader
@@ -30,6 +31,8 @@ T = TypeVar("T")
 _OVERHEAD = 1_000
 _EXCHANGE_OVERHEAD = 5_000
 _FRAME_OVERHEAD = 200
+#: what reading a record of another shape raises
+DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 class Store:
@@ -204,6 +207,8 @@ class Store:
                 return query(self._open_reader())
         except StoreError as error:
             raise self._named(error) from error
+        except DAMAGE as error:
+            raise self._damaged(error) from error
 
     def _stream(self, query: Callable[[Reader], Iterable[T]]) -> Iterator[T]:
         try:
@@ -211,6 +216,11 @@ class Store:
                 yield from query(self._open_reader())
         except StoreError as error:
             raise self._named(error) from error
+        except DAMAGE as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> StoreError:
+        return StoreError(f"{self.path}: damaged record: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
     def _named(self, error: StoreError) -> StoreError:
         text = str(error)
@@ -240,7 +250,7 @@ class Store:
     def case(self, case_id: str) -> Case:
         found = self._reading(lambda reader: reader.case(case_id))
         if found is None:
-            raise StoreError(f"{self.path}: no case {case_id!r} in this run")
+            raise UnknownCaseError(f"{self.path}: no case {case_id!r} in this run")
         return found
 
     def history(self, case_id: str, sample: int) -> list[tuple[Answered, ...]]:
@@ -269,9 +279,9 @@ class Store:
         """Identity key -> the highest attempt so far."""
         return self._reading(lambda reader: reader.attempts(case_id, sample))
 
-    def exchanges(self, case_id: str | None = None, sample: int | None = None) -> Iterator[StoredExchange]:
-        """All attempts in the order they were put, frames included where they were kept."""
-        return self._stream(lambda reader: reader.exchanges(case_id, sample))
+    def exchanges(self, case_id: str | None = None, sample: int | None = None, *, rule: str | None = None) -> Iterator[StoredExchange]:
+        """All attempts in the order they were put, frames included where they were kept; with ``rule``, a glob, those it objected to."""
+        return self._stream(lambda reader: reader.exchanges(case_id, sample, rule))
 
     def verdict(self, case_id: str, sample: int) -> Verdict | None:
         return self._reading(lambda reader: reader.verdict(case_id, sample))
@@ -301,6 +311,10 @@ class Store:
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
         """Answered exchanges of one role, in the order they were put; what was refused or broke off has no timing of its own."""
         return self._stream(lambda reader: reader.timing_samples(suite, role))
+
+    def endings(self, *, role: Role = Role.TARGET) -> Iterator[Ending]:
+        """How each attempt at one role's endpoint ended, in the order they were put."""
+        return self._stream(lambda reader: reader.endings(role))
 
     def upstreams(self, *, role: Role = Role.TARGET) -> dict[Upstream, int]:
         """Who really answered -> number of exchanges, the most frequent first."""

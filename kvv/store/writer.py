@@ -17,9 +17,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from kvv.store.errors import StoreError
+from kvv.store.errors import StoreError, WriteError
 from kvv.store.inserts import Inserter
-from kvv.store.schema import explain
+from kvv.store.schema import explain, is_damage
 
 #: the longest time from the first row of a group to its commit
 GROUP_S = 0.05
@@ -92,7 +92,7 @@ class Writer:
         if self._failure is not None:
             raise self._fresh_failure()
         if not reached:
-            raise StoreError(f"{self._path}: not on disk after {timeout} s, the disk is slow or hangs")
+            raise WriteError(f"{self._path}: not on disk after {timeout} s, the disk is slow or hangs")
 
     async def drained(self, below: int) -> None:
         if self.backlog_bytes <= below and self._failure is None:
@@ -169,7 +169,7 @@ class Writer:
         if isinstance(error, StoreError):
             failure: StoreError = type(error)(f"{self._path}: {error}")
         elif isinstance(error, sqlite3.Error):
-            failure = StoreError(f"{self._path}: {explain(error)}")
+            failure = (StoreError if is_damage(error) else WriteError)(f"{self._path}: {explain(error)}")
         else:
             failure = StoreError(f"{self._path}: {type(error).__name__}: {' '.join(str(error).split())}")
         failure.__cause__ = error

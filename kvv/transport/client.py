@@ -33,12 +33,15 @@ from kvv.redact import Detector, Redactor
 from kvv.rules import Rules
 from kvv.transport.endpoint import Endpoint, base_url, headers, proxy_for, secrets
 from kvv.transport.inflate import BadEncoding, Inflater
+from kvv.transport.pieces import without_pieces
 from kvv.transport.watch import Watch
 from kvv.wire.encode import EncodedBody
 
 CONNECT_S, FIRST_BYTE_S, IDLE_S = 10.0, 600.0, 120.0
 #: prefill may take this much longer for each expected prompt token (a slow engine reads about 1,000 a second)
 FIRST_BYTE_S_PER_TOKEN = 0.001
+#: where nobody counted the prompt's tokens
+BYTES_PER_TOKEN = 4
 #: shorter than the idle limit of common servers (gunicorn 2 s, uvicorn and node 5 s), so that few requests meet a closing one
 KEEP_ALIVE_S = 1.5
 #: after so many requests lost to closing connections, connections are not reused for a while
@@ -110,7 +113,7 @@ class Transport:
             redact=None,  # done below, once, over everything
         )
         call = _Call(reader, Detector(self._redactor))
-        connect, first_byte, idle = self._patience(request)
+        connect, first_byte, idle = self._patience(request, body.size)
         watch = Watch(first_byte=first_byte, idle=idle, deadline=deadline)
         fault: Fault | None = None
         try:
@@ -131,16 +134,19 @@ class Transport:
 
     def _scrubbed(self, received: Received, *, suspicious: bool) -> Received:
         """Where no packet held a secret, one can still be spelled out over several frames: only in what they add up to."""
-        if suspicious or any(map(self._redactor.suspects, _joined(received.observation))):
-            return self._redactor.value(received)
-        return received
+        if any(map(self._redactor.suspects, _joined(received.observation))):
+            exchange = received.exchange
+            received = replace(received, exchange=replace(exchange, frames=without_pieces(exchange.frames, self._redactor)))
+            suspicious = True
+        return self._redactor.value(received) if suspicious else received
 
-    def _patience(self, request: Request) -> tuple[float, float, float]:
-        """Seconds to connect, to the first byte and between bytes; prefill time grows with the prompt unless the request says."""
+    def _patience(self, request: Request, size: int) -> tuple[float, float, float]:
+        """Seconds to connect, to the first byte and between bytes, for a body of ``size`` bytes; prefill time grows with the prompt."""
         own, run = request.timeouts, self._timeouts
         connect = own.connect or run.connect or CONNECT_S
-        scaled = (run.first_byte or FIRST_BYTE_S) + request.expect_prompt_tokens * FIRST_BYTE_S_PER_TOKEN
-        return connect, own.first_byte or scaled, own.idle or run.idle or IDLE_S
+        tokens = request.expect_prompt_tokens or size // BYTES_PER_TOKEN
+        first_byte = (own.first_byte or run.first_byte or FIRST_BYTE_S) + tokens * FIRST_BYTE_S_PER_TOKEN
+        return connect, first_byte, own.idle or run.idle or IDLE_S
 
 
 class _Channel:
@@ -270,6 +276,7 @@ class _Call:
     async def _read(self, response: aiohttp.ClientResponse, inflater: Inflater, watch: Watch) -> bool:
         """The body to its end; False when the reader wants no more."""
         terminators = TERMINATORS if response.headers.get("content-type", "").lower().startswith("text/event-stream") else ()
+        said = 0
         while data := await response.content.readany():
             offset = (watch.beat() - self.origin) * 1000
             self.content = True
@@ -277,6 +284,9 @@ class _Call:
                 self.detector.feed(piece)
                 if not self._reader.feed(piece, offset):
                     return False
+                if self._reader.said != said:
+                    said = self._reader.said
+                    watch.news()
                 if piece.endswith(terminators):
                     watch.terminated()
                 if len(piece) >= READ_SIZE:

@@ -22,15 +22,19 @@ class Watch:
     """One lazy timer: a packet costs an assignment, not a rescheduling.
 
     Before the first byte of the body the limit is ``first_byte`` seconds, afterwards ``idle``; ``deadline`` bounds
-    the whole, in seconds from now. The block is left by TimeoutError; ``fault`` then says why, None after the stream's own end.
+    the whole, in seconds from now. Bytes that say nothing (comments of an event stream, blanks before a body) are a sign of
+    life, but not for ever: without news the limit is ``first_byte`` and ``idle`` together, so that a server that pings during a
+    long prefill is never worse off than one that is silent. The block is left by TimeoutError; ``fault`` then says why, None
+    after the stream's own end.
     ``broken`` is asked every second: a connection may have died without anyone waking who waits for its bytes.
     """
 
     def __init__(self, *, first_byte: float, idle: float, deadline: float | None) -> None:
         self._idle = idle
+        self._quiet = first_byte + idle
         self._phase: FaultKind | None = FaultKind.FIRST_BYTE_TIMEOUT
         self._limit = first_byte
-        self._last = time.perf_counter()
+        self._last = self._news = time.perf_counter()
         self._end = self._last + (TOTAL_S if deadline is None else min(TOTAL_S, deadline))
         self._doubt = False
         self.fault: Fault | None = None
@@ -54,7 +58,7 @@ class Watch:
 
     def restart(self) -> float:
         """The clock of the first byte starts now. Returns ``time.perf_counter()``."""
-        self._last = time.perf_counter()
+        self._last = self._news = time.perf_counter()
         return self._last
 
     def beat(self) -> float:
@@ -63,6 +67,10 @@ class Watch:
         if self._phase is FaultKind.FIRST_BYTE_TIMEOUT:
             self._enter(FaultKind.IDLE_TIMEOUT, self._idle)
         return self._last
+
+    def news(self) -> None:
+        """The bytes of the last beat said something."""
+        self._news = self._last
 
     def terminated(self) -> None:
         """The stream's terminator came; the end of the body should follow at once."""
@@ -75,7 +83,7 @@ class Watch:
             self._timer = self._loop.call_later(limit, self._check)
 
     def _due(self) -> float:
-        return min(self._last + self._limit, self._end)
+        return min(self._last + self._limit, self._news + self._quiet, self._end)
 
     def _check(self) -> None:
         now = time.perf_counter()
@@ -98,5 +106,7 @@ class Watch:
             return Fault(kind=FaultKind.TOTAL_TIMEOUT, detail="the deadline passed before the answer was complete")
         if self._phase is None:
             return None
+        if now < self._last + self._limit:
+            return Fault(kind=FaultKind.IDLE_TIMEOUT, detail=f"only comments or blanks, and no data within {self._quiet:g} s")
         what = "first byte" if self._phase is FaultKind.FIRST_BYTE_TIMEOUT else "further byte"
         return Fault(kind=self._phase, detail=f"no {what} within {self._limit:g} s")

@@ -10,7 +10,7 @@ from typing import Any
 
 from kvv.config import ConfigError, read_key
 from kvv.profile import ProfileError, load_profile, profile_ids
-from kvv.report.text import plain
+from kvv.report.escape import plain
 
 
 def list_things(arguments: argparse.Namespace) -> int:
@@ -101,17 +101,17 @@ def data(arguments: argparse.Namespace) -> int:
     try:
         match arguments.action:
             case "where":
-                for line in _where(room, arguments.suite, arguments.variant):
+                for line in _where(room, arguments.suite, arguments.variant or ""):
                     print(plain(line))
                 return 0
             case "pull":
                 into = Path(arguments.into) if arguments.into else None
-                asked = {"mirror": arguments.mirror, "revision": arguments.revision, "variant": arguments.variant}
+                asked = {"mirror": arguments.mirror, "revision": arguments.revision, "variant": arguments.variant or ""}
                 for line in _lines(room.pull(_named(arguments), into=into, **asked)):
                     print(plain(line))
                 return 0
             case _:
-                verified = room.verify(_named(arguments), arguments.path, arguments.variant)
+                verified = room.verify(_named(arguments), arguments.path, arguments.variant or "")
                 for line in _lines(verified):
                     print(plain(line))
                 return 0 if verified.ok else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from kvv.workers import Workers
 
 #: samples judged at once
 AT_ONCE = 16
+#: whose results these are, nobody asked
+IMPORTED = "imported"
 #: options of this verb that no run knows
 OWN_OPTIONS = frozenset({"verb", "tool", "file", "scores", "requests"})
 
@@ -38,10 +41,15 @@ def import_results(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"FILE: {error}") from error
     config = load_config(_flags(arguments), environ={})
     job = _job(config, imported, config.model or imported.model)
-    folder = create_folder(config.out, None, job.model)
-    write_config(folder, config)
-    source = Path(arguments.file).name
-    meta = {**run_meta(job, folder.name, __version__), "base_url": f"recorded results: {source}", "vendor": "imported", "imported": arguments.tool}
+    folder = create_folder(config.out, IMPORTED, job.model)
+    source = Path(arguments.file)
+    meta = {
+        **run_meta(job, folder.name, __version__),
+        "base_url": f"recorded results: {source.name}",
+        "vendor": IMPORTED,
+        "imported": arguments.tool,
+        "source_sha256": sha256(source.read_bytes()).hexdigest(),
+    }
     store = Store.create(folder / STORE, meta)
     try:
         item = job.plan.suites[0]
@@ -50,6 +58,7 @@ def import_results(arguments: argparse.Namespace) -> int:
             store.put_event("import-note", {"note": note})
         asyncio.run(_judge_all(store, item, imported))
         record_ending(store, Ending())
+        write_config(folder, config)
         return write_reports(config, store, folder)
     finally:
         store.close()

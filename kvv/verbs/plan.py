@@ -1,27 +1,19 @@
-"""`kvv plan` and `kvv doctor`: what would happen, before anything is sent."""
+"""`kvv plan`: what would happen, before anything is sent."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import os
-import platform
-import shutil
-import sys
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from kvv.config import ConfigError, load_config
+from kvv.config import load_config
 from kvv.job import Job, prepare
 from kvv.plan import PlannedSuite, cost_of
-from kvv.report.text import plain
+from kvv.report.escape import plain
 from kvv.sharding import sharded
 from kvv.stats.power import binary_design
 from kvv.stats.power import detectable as detectable_loss
 from kvv.suite import SuiteKind
-from kvv.workers import Workers
 
 
 def plan(arguments: argparse.Namespace) -> int:
@@ -46,6 +38,7 @@ def plan_facts(job: Job) -> dict[str, Any]:
         "cached_tokens": job.plan.cached_tokens,
         "judge_calls": job.plan.judge_calls,
         "cost_usd": job.plan.cost,
+        "judge_cost_usd": job.plan.judge_cost,
         "cost_cached_usd": job.plan.cost_cached,
     }
 
@@ -97,7 +90,14 @@ def _cached(job: Job, item: PlannedSuite) -> str:
         if job.plan.prices is not None:
             cost = cost_of(job.plan.prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens)
             found += f" (about ${cost:,.2f} with perfect prefix caching)"
-    return f"{found}, about {item.judge_calls:,} calls of the judge" if item.judge_calls else found
+    return found + _judge(job, item) if item.judge_calls else found
+
+
+def _judge(job: Job, item: PlannedSuite) -> str:
+    calls, prices = f", about {item.judge_calls:,} calls of the judge", job.plan.judge_prices
+    if prices is not None:
+        return f"{calls}{_money(cost_of(prices, *item.judge_tokens))}"
+    return calls if job.in_process else f"{calls} (price not known)"
 
 
 def _tokens(n: int) -> str:
@@ -106,64 +106,3 @@ def _tokens(n: int) -> str:
 
 def _money(cost: float | None) -> str:
     return "" if cost is None else f", about ${cost:,.2f}"
-
-
-# --- doctor --------------------------------------------------------------------------------------
-
-
-def doctor(arguments: argparse.Namespace) -> int:
-    """One line a check; exit 2 when something a run needs is broken."""
-    from kvv.verbs.run import flags_of
-
-    broken = False
-    for good, text in _examine(flags_of(arguments)):
-        broken |= good is False
-        print(plain(f"{'ok     ' if good else 'missing' if good is None else 'BROKEN '} {text}"))
-    return 2 if broken else 0
-
-
-def _examine(flags: dict[str, Any]) -> Iterator[tuple[bool | None, str]]:
-    """(True: fine, None: absent but optional, False: broken; what)."""
-    yield sys.version_info >= (3, 11), f"Python {platform.python_version()} on {platform.system()}"
-    for package in ("aiohttp", "datasets", "jsonschema", "math-verify", "scipy", "zstandard"):
-        try:
-            yield True, f"{package} {version(package)}"
-        except PackageNotFoundError:
-            yield False, f"{package} is not installed"
-    yield _workers_start(), "worker processes for scoring start"
-    for name, needed_by in (
-        ("bwrap", "swebench without a container engine"),
-        ("docker", "swebench with published images"),
-        ("podman", "swebench with published images"),
-    ):
-        found = shutil.which(name)
-        yield (True if found else None), f"{name}: {'found' if found else f'not found (for {needed_by})'}"
-    try:
-        config = load_config(flags)
-    except ConfigError as error:
-        yield False, str(error)
-        return
-    for name in (config.api_key_env, config.judge_api_key_env):
-        yield (True if os.environ.get(name) else None), f"environment variable {name}: {'set' if os.environ.get(name) else 'not set'}"
-    yield (
-        (True if config.base_url else None),
-        "an endpoint is named" if config.base_url else "no endpoint is named: runs ask our own reference endpoint",
-    )
-    try:
-        job = prepare(config)
-    except ConfigError as error:
-        yield False, str(error)
-        return
-    yield True, f"profile {job.profile.id} ({job.profile_reason})"
-    for item in job.plan.suites:
-        yield True, f"suite {item.suite.id}: {len(item.cases)} cases"
-    for skipped in job.plan.skipped:
-        yield None, f"suite {skipped.suite}: skipped, {skipped.reason}"
-
-
-def _workers_start() -> bool:
-    async def probe() -> bool:
-        async with Workers(count=1) as workers:
-            return await workers.run("kvv.schedule.remote:alive", timeout_s=60.0) is True
-
-    return asyncio.run(probe())

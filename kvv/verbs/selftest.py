@@ -9,7 +9,7 @@ from time import monotonic
 
 from kvv.config import ConfigError
 from kvv.model import Area
-from kvv.report.text import plain
+from kvv.report.escape import plain
 from kvv.selftest import Matrix, Row, State, TableError, load_table, run
 from kvv.selftest.matrix import Clean, Mark
 
@@ -32,7 +32,7 @@ _LEGEND = "F a must case fails, R a must rule objects, f a should case fails, r 
 
 
 def selftest(arguments: argparse.Namespace) -> int:
-    """Exit code 0 only when every fault is seen in its areas, nothing fails in others, and the clean endpoint is clean."""
+    """Exit code 0 only when every fault is seen in its areas or its gap is stated, nothing fails in others, and the clean endpoint is clean."""
     started = monotonic()
     try:
         matrix = run(load_table(), arguments.fault, told=None if arguments.quiet else _told)
@@ -89,7 +89,7 @@ def _details(row: Row, width: int) -> Iterator[str]:
         yield f"{name}legal: {row.note}"
         return
     if row.state is State.GAP:
-        yield f"{name}GAP: {row.note}"
+        yield f"{name}gap, stated: {row.note}"
         return
     seen = ", ".join(row.seen_by) or "nothing"
     yield f"{name}seen by {seen}" + (f" (should: {row.note})" if row.note else "")
@@ -105,7 +105,7 @@ def _summary(matrix: Matrix, seconds: float) -> str:
     problems = sum(len(one.problems) for one in matrix.clean)
     requests = sum(row.requests for row in matrix.rows) + sum(one.requests for one in matrix.clean)
     parts = [f"{counts[State.SEEN]} of {len(matrix.rows) - counts[State.LEGAL]} faults seen in their areas only"]
-    others = (State.UNSEEN, State.ELSEWHERE, State.ERROR, State.GAP, State.LEGAL)
+    others = (State.UNSEEN, State.ELSEWHERE, State.ERROR, State.CLOSED, State.GAP, State.LEGAL)
     parts += [f"{counts[state]} {state.value.lower()}" for state in others if counts[state]]
     parts += [f"{len(matrix.not_showable)} not showable"] if matrix.not_showable else []
     parts += [f"clean endpoint: {f'{problems} problems' if problems else 'no problem'}", f"{requests:,} requests", f"{seconds:.0f} s"]

@@ -1,4 +1,4 @@
-"""`kvv report`, `kvv score`, `kvv show`: a stored run, offline."""
+"""`kvv report`, `kvv score`, `kvv show`: a stored run, offline. What renders and judges is imported once the run is found."""
 
 from __future__ import annotations
 
@@ -9,35 +9,39 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvv.config import ConfigError, RunConfig
-from kvv.curl import curl_line
-from kvv.finish import FORMATS, write_reports
 from kvv.model import Case, Verdict
-from kvv.report.text import plain
-from kvv.report.view import CheckRow
-from kvv.rescore import rescore
+from kvv.report.escape import plain
 from kvv.runfolder import STORE, find_run, read_config
-from kvv.runview import build_view, evidence_exchange, expected_text, raw_answer, shown
-from kvv.store import Store, StoredExchange, StoreError
+from kvv.store import Store, StoredExchange, StoreError, UnknownCaseError, WriteError
+
+if TYPE_CHECKING:
+    from kvv.report.view import CheckRow
 
 
 @contextmanager
 def opened(run: str, out: str | None, *, read_only: bool = True) -> Iterator[tuple[Store, Path]]:
+    """A run's store and folder. A store that is damaged, here or wherever it is read later, is a usage error that names it."""
     folder = find_run(run, out or "reports")
+    from kvv.record import check_meta
+
     try:
-        store = Store.open(folder / STORE, read_only=read_only)
+        with Store.open(folder / STORE, read_only=read_only) as store:
+            check_meta(store)
+            yield store, folder
+    except WriteError:
+        raise
     except StoreError as error:
         raise ConfigError(f"RUN: {error}") from error
-    try:
-        yield store, folder
-    finally:
-        store.close()
 
 
 def report(arguments: argparse.Namespace) -> int:
     """Prints one format, or writes several with --to; exit code 0 whatever the verdict: the reports say it."""
+    from kvv.finish import FORMATS
+    from kvv.runview import build_view
+
     names = [name for name in arguments.format.split(",") if name]
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:
@@ -62,6 +66,9 @@ def report(arguments: argparse.Namespace) -> int:
 
 def score(arguments: argparse.Namespace) -> int:
     """Judges again, says what changed, writes the reports anew; the run's exit code under the new verdicts."""
+    from kvv.finish import write_reports
+    from kvv.rescore import rescore
+
     with opened(arguments.run, arguments.out, read_only=False) as (store, folder):
         judged, changes = asyncio.run(rescore(store))
         store.put_event("rescored", {"judged": judged, "changed": len(changes)})
@@ -82,6 +89,15 @@ def score(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
+    from kvv.report.view import CheckRow
+    from kvv.runview import crash_rate, evidence_exchange, shown
+
+    if arguments.rule:
+        from kvv.verbs.findings import show_findings
+
+        return show_findings(arguments)
+    if not arguments.case:
+        raise ConfigError("CASE: say which case to show, or with --rule RULE which wire rule's findings")
     case_id, _, number = arguments.case.partition("#")
     if number and not number.isdecimal():
         raise ConfigError(f"CASE: wants ID or ID#SAMPLE, got {arguments.case!r}")
@@ -89,12 +105,13 @@ def show(arguments: argparse.Namespace) -> int:
         meta = store.meta()
         try:
             case = store.case(case_id)
-        except StoreError as error:
+        except UnknownCaseError as error:
             raise ConfigError(f"CASE: {error}{_suggestion(store, case_id)}") from error
-        verdict = store.verdict(case_id, int(number or 0))
-        if verdict is None:
+        stored_verdict = store.verdict(case_id, int(number or 0))
+        if stored_verdict is None:
             print(plain(f"{arguments.case} has no verdict in {folder}: it was not concluded"))
             return 3
+        verdict = crash_rate(store, meta).weighed(stored_verdict)
         row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level))
         stored = evidence_exchange(store, verdict)
     if arguments.json_output:
@@ -157,6 +174,9 @@ def _lines(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange |
 
 def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, meta: dict[str, Any]) -> None:
     """A small folder readable alone: the body as sent, the answer as it came, how to repeat it, a text for an issue."""
+    from kvv.curl import curl_line
+    from kvv.runview import expected_text, raw_answer
+
     issue = [
         f"# {case.id}: {verdict.reason or verdict.outcome}",
         "",

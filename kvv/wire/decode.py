@@ -87,6 +87,11 @@ class _Choice:
         )
 
 
+def _says(choice: object) -> bool:
+    """Whether a choice holds a message or a piece of one, be it empty."""
+    return isinstance(choice, dict) and (isinstance(choice.get("delta"), dict) or isinstance(choice.get("message"), dict))
+
+
 class Decoder:
     """A fold from frames to one ``Observation``; repairs nothing and never raises.
 
@@ -191,7 +196,8 @@ class Decoder:
                 self._deviate("choices-not-a-list")
             self._seen(Shape.OTHER_JSON)
             return
-        self._seen(Shape.COMPLETION)
+        # an empty list is legal in a stream's first and last frame; an answer that never holds more is no completion
+        self._seen(Shape.COMPLETION if any(map(_says, choices)) else Shape.OTHER_JSON)
         for choice in choices:
             if isinstance(choice, dict):
                 self._choice(choice, frame)

@@ -136,18 +136,12 @@ def _interval(values: list[float]) -> tuple[float, float] | None:
 
 def comparability(version: str, scorers: list[str], context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
-    dataset, settings = context.dataset, context.settings
+    dataset = context.dataset
     return {
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
         "prompt": "KVV: problem, empty line, instruction to put the final answer within \\boxed{}",
-        "sampling": {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "max_tokens": settings.max_tokens,
-            "stream": settings.stream,
-            "samples": settings.samples,
-        },
+        "sampling": context.sampling(),
         "preset": context.preset,
         "scorer": "math-verify on the visible completion, first parsed object, verify(strict=False)",
         "scorer_version": ", ".join(scorers) or version,

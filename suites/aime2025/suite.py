@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Case, Level, Outcome, Request, Stat, Verdict
+from kvv.model import Answered, Area, Case, Level, Outcome, Stat, Verdict
 from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
 from kvv.suites.aime2025 import rows
 from kvv.suites.aime2025.scoring import gold_integer, score, scorer_name
@@ -60,9 +60,6 @@ class Aime2025Suite(SingleTurn):
             )
             for case_id, row in _identified(context.dataset)
         ]
-
-    def request(self, case: Case) -> Request:
-        return Request(body=case.inputs["body"], stream=case.inputs["stream"])
 
     def judge(self, case: Case, answered: Answered) -> Verdict:
         """PASS where KVV's rule gives the point; the strict reading and the difference stand beside it."""

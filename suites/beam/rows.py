@@ -10,6 +10,7 @@ from typing import Any
 
 from kvv.metrics import GroupTally, MeanTally, Metric
 from kvv.model import Case, Outcome, Stat, Verdict
+from kvv.stats.interval import wilson
 from kvv.suite import Context
 from kvv.suites.beam.judging import PROMPT_SHA256
 from kvv.suites.beam.scoring import ORDERING, Scores
@@ -30,6 +31,9 @@ class Tally:
     conversations: set[str] = field(default_factory=set)
     sizes: set[str] = field(default_factory=set)
     judges: list[Mapping[str, Any]] = field(default_factory=list)
+    #: KVV's score by both judges, of the answers that both judged
+    second: list[tuple[float, float]] = field(default_factory=list)
+    second_failed: int = 0
     judge_calls: int = 0
     cut: set[str] = field(default_factory=set)
     uncounted: bool = False
@@ -47,6 +51,13 @@ class Tally:
         if inputs.get("judge") and inputs["judge"] not in self.judges:
             self.judges.append(inputs["judge"])
         self.judge_calls += int(verdict.facts.get("judge_calls", 0))
+        if inputs.get("second_judge") and inputs["second_judge"] not in self.judges:
+            self.judges.append(inputs["second_judge"])
+        if "second_judge" in verdict.facts:
+            second = verdict.facts["second_judge"]
+            self.second_failed += second is None
+            if second is not None:
+                self.second.append((verdict.values[Scores.NAMES[0]], second[Scores.NAMES[0]]))
         if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.ERROR) or verdict.reason == "empty-answer":
             self.reasons[verdict.reason] += 1
         if verdict.outcome in (Outcome.PASS, Outcome.FAIL) and "tau_norm" in verdict.facts:
@@ -60,11 +71,25 @@ class Tally:
             "judge_failures": sum(count for reason, count in self.reasons.items() if reason.startswith("judge-")),
             "reasons": dict(sorted(self.reasons.items())),
         }
+        if self.second or self.second_failed:
+            table["judge_agreement"] = self._agreement()
         if self.orderings:
             names = ("tau_norm", "f1", "final_score")
             table["event_ordering"] = {name: fmean(facts[name] for facts in self.orderings) for name in names}
             table["event_ordering"]["tau_undefined"] = sum(not facts.get("tau_defined", True) for facts in self.orderings)
         return table
+
+    def _agreement(self) -> dict[str, Any]:
+        """Of the answers that both judges judged: the share with the same KVV score, its 95 % interval, and how much the second gives more."""
+        n = len(self.second)
+        same = sum(first == other for first, other in self.second)
+        return {
+            "n": n,
+            "failed": self.second_failed,
+            "same_score": same / n if n else None,
+            "ci95": list(wilson(same, n).pair) if n else None,
+            "mean_difference": fmean(other - first for first, other in self.second) if n else None,
+        }
 
 
 def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
@@ -98,7 +123,7 @@ def _row(mean: MeanTally, group: GroupTally, name: str, tally: Tally, facts: Map
 
 def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
-    dataset, settings = context.dataset, context.settings
+    dataset = context.dataset
     cut = "none: no tokeniser, or all fits" if not tally.cut else f"whole messages from the front, {len(tally.cut)} conversations cut"
     return {
         "data_revision": dataset.revision if dataset else None,
@@ -106,13 +131,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "size": ", ".join(sorted(tally.sizes)),
         "prompt": "the whole conversation as chat messages, markers left in, then the question as it is; the official code puts a note before it",
         "truncation": cut + ("; conversations that may not fit were not counted (--tokenizer)" if tally.uncounted else ""),
-        "sampling": {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "max_tokens": settings.max_tokens,
-            "stream": settings.stream,
-            "samples": settings.samples,
-        },
+        "sampling": context.sampling(),
         "preset": context.preset,
         "judge": "as recorded" if tally.recorded else [dict(judge) for judge in tally.judges],
         "judge_prompt": "as recorded" if tally.recorded else "our own words on the official scale 0, 0.5, 1; not the official text",

@@ -26,9 +26,6 @@ REQUIREMENT = "The answer to a question about a long conversation fulfils what i
 
 SIZES = ("100K", "500K", "1M", "10M")
 
-#: remarks of an importer on a line without an answer
-IMPORT_REASONS = ("missing-result", "recorded-failure")
-
 #: reasons after which the model's answer stands and only the judge is asked again
 JUDGE_REASONS = frozenset({"judge-failed", "judge-unparsable", "judge-off-scale"})
 
@@ -66,14 +63,17 @@ class BeamSuite(Suite):
         answered = _replies(history[0])[0]
         refused = unanswered(case, answered)
         if refused is not None:
-            return Done(verdict=_not_our_fault(case, answered, refused))
+            return Done(verdict=_in_its_room(case, refused))
         answer = answered.observation.answer
         if "recorded" in inputs:
             return Done(verdict=_recorded(case, answered))
         prompts = judge_prompts(inputs["ability"], inputs["question"], inputs["rubric"], answer)
         if prompts and len(history) == 1:
-            return Ask(requests=tuple(_judge_request(inputs["judge"], prompt) for prompt in prompts))
-        return Done(verdict=_verdict(case, answered, _replies(history[1]) if prompts else ()))
+            judges = [inputs["judge"], *filter(None, [inputs.get("second_judge")])]
+            return Ask(requests=tuple(_judge_request(judge, prompt) for judge in judges for prompt in prompts))
+        replies = _replies(history[1]) if prompts else ()
+        verdict = _verdict(case, answered, replies[: len(prompts)])
+        return Done(verdict=_agreed(case, answered, verdict, replies[len(prompts) :]))
 
     def kept_steps(self, verdict: Verdict) -> int:
         """An answer of the model stands when only its judge failed: a million tokens are not asked twice."""
@@ -136,8 +136,9 @@ def _cases_of(row: Mapping[str, Any], context: Context) -> Iterator[Case]:
                 "rubric": list(question["rubric"]),
                 "answer": question["gold_answer"],
                 "judge": None if context.judge is None else context.judge.fields(),
+                "second_judge": None if context.second_judge is None else context.second_judge.fields(),
                 # an ordering is judged as a whole and, as often as it has lines, line by line
-                "judge_calls": len(question["rubric"]) + ordering,
+                "judge_calls": (len(question["rubric"]) + ordering) * (1 + (context.second_judge is not None)),
             },
         )
 
@@ -165,11 +166,8 @@ def _replies(reply: Any) -> tuple[Answered, ...]:
     return reply
 
 
-def _not_our_fault(case: Case, answered: Answered, verdict: Verdict) -> Verdict:
-    """A refusal of a prompt that may not fit is no refusal of a valid request; an imported failure keeps the importer's reason."""
-    for reason in IMPORT_REASONS:
-        if reason in answered.observation.deviations:
-            return replace(verdict, reason=reason)
+def _in_its_room(case: Case, verdict: Verdict) -> Verdict:
+    """A refusal of a prompt that may not fit is no refusal of a valid request."""
     room = case.inputs.get("room", "fits")
     if verdict.outcome is not Outcome.FAIL or room == "fits":
         return verdict
@@ -192,6 +190,20 @@ def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verd
     except NoJudgement as error:
         return _unjudged(case, answered, judged[0], error.trouble.value, str(error), len(judged))
     return _concluded(case, answered, scores.values(), _facts(case, answered, len(judged)) | scores.facts())
+
+
+def _agreed(case: Case, answered: Answered, verdict: Verdict, judged: Sequence[Answered]) -> Verdict:
+    """The verdict is the first judge's; what the second one says stands beside it, where it said something."""
+    if not judged or not verdict.values:
+        return verdict
+    second: dict[str, Any] = {}
+    try:
+        if all(assess(reply.exchange, reply.observation).standing is Standing.ANSWERED for reply in judged):
+            replies = [reply.observation.answer for reply in judged]
+            second = dict(score(case.inputs["ability"], case.inputs["rubric"], answered.observation.answer, replies).values())
+    except NoJudgement:
+        pass
+    return replace(verdict, facts={**verdict.facts, "judge_calls": 2 * len(judged), "second_judge": second or None})
 
 
 def _concluded(case: Case, answered: Answered, values: Mapping[str, float], facts: Mapping[str, Any]) -> Verdict:

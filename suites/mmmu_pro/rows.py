@@ -69,15 +69,7 @@ def comparability(version: str, context: Context) -> dict[str, Any]:
         "config": "as recorded" if recorded else CONFIGS[variant.config],
         "prompt": variant.sentence,
         "images": "as recorded" if recorded else IMAGES.get(context.preset, IMAGES[""]),
-        "sampling": "as recorded"
-        if recorded
-        else {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "max_tokens": settings.max_tokens,
-            "stream": settings.stream,
-            "samples": settings.samples,
-        },
+        "sampling": "as recorded" if recorded else context.sampling(),
         "preset": context.preset,
         "scorer": "official parser on the visible completion (a whole think block at its beginning taken off); where it finds no option it guesses, "
         "here seeded by case and run",

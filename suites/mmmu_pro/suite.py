@@ -17,7 +17,7 @@ import numpy as np
 
 from kvv.answers import KeyEntry
 from kvv.data.literals import parse_literal
-from kvv.model import Answered, Area, Case, Done, History, Level, Outcome, Picture, PictureForm, Request, Stat, Step, Verdict
+from kvv.model import Answered, Area, Case, Level, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
 from kvv.suites.mmmu_pro import rows
 from kvv.suites.mmmu_pro.parsing import letters, parse
@@ -32,9 +32,6 @@ CHARACTERS_PER_TOKEN = 4
 #: characters of a list of options
 MAX_OPTIONS_TEXT = 100_000
 MAX_OPTIONS = 26
-
-#: remarks of an importer on a sample without a recorded answer; they are the verdict's reason
-IMPORT_REASONS = ("missing-result", "recorded-failure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +90,6 @@ class MmmuProSuite(SingleTurn):
                 "prompt_tokens": sum(picture.tokens for picture in shown) + text // CHARACTERS_PER_TOKEN,
             },
         )
-
-    def request(self, case: Case) -> Request:
-        return Request(body=case.inputs["body"], stream=case.inputs["stream"], expect_prompt_tokens=case.inputs["prompt_tokens"])
-
-    def step(self, case: Case, history: History) -> Step:
-        """As every single turn; an imported sample without an answer keeps the importer's own reason."""
-        done = super().step(case, history)
-        replies = history[-1] if history else ()
-        if isinstance(done, Done) and isinstance(replies, tuple) and done.verdict.outcome is Outcome.INCONCLUSIVE:
-            for reason in IMPORT_REASONS:
-                if reason in replies[0].observation.deviations:
-                    return Done(verdict=replace(done.verdict, reason=reason))
-        return done
 
     def judge(self, case: Case, answered: Answered) -> Verdict:
         """PASS where the official parser reads the right letter, a lucky guess included; ``correct_no_guess`` leaves that out."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Case, Level, Outcome, Picture, PictureForm, Request, Stat, Verdict
+from kvv.model import Answered, Area, Case, Level, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
 from kvv.suites.ocrbench import rows
 from kvv.suites.ocrbench.scoring import is_formula, matching, normalised
@@ -85,9 +85,6 @@ class OcrBenchSuite(SingleTurn):
             )
             for question in questions(context.dataset)
         ]
-
-    def request(self, case: Case) -> Request:
-        return Request(body=case.inputs["body"], stream=case.inputs["stream"], expect_prompt_tokens=case.inputs["prompt_tokens"])
 
     def judge(self, case: Case, answered: Answered) -> Verdict:
         """PASS where a gold alternative is in the visible completion."""

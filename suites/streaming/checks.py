@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from kvv.checks import Check, Look, Problem
-from kvv.checks.base import cut, inconclusive, named, quoted
+from kvv.checks.base import cut, inconclusive, named, prompt_tokens_of, quoted
 from kvv.model import Outcome
 
 #: an answer that takes less than this many milliseconds tells nothing about how it was paced
@@ -161,4 +162,41 @@ def usage_place(look: Look, wanted: Any) -> Problem | None:
     return Problem(reason="no-usage", detail=f"usage stands {'in ' + shown if places else 'nowhere'}, want it in {wanted}")
 
 
+def accounted_alike(look: Look, wanted: Any) -> Problem | None:
+    """``{ streamed, whole, before }``: lists of answers, each of which came back as history in a request named ``after-...``.
+
+    What an answer's text counts as history (over the request ``before``, which lacks it) falls short of its completion_tokens by the
+    marks between its parts: as far for a streamed answer as for a whole one, or text was lost on the way. A text may be made of
+    other tokens than it is read as, so the medians must differ.
+    """
+    short: dict[str, float] = {}
+    for kind in ("streamed", "whole"):
+        found = [_shortfall(look, name, wanted["before"]) for name in wanted[kind]]
+        told = [one for one in found if isinstance(one, int)]
+        if len(told) < len(found):
+            return next(one for one in found if isinstance(one, Problem))
+        short[kind] = median(told)
+    lost = abs(short["streamed"] - short["whole"])
+    if lost < 1:
+        return None
+    kind = "streamed" if short["streamed"] > short["whole"] else "whole"
+    detail = f"the text of {kind} answers falls {short[kind]:g} tokens short of completion_tokens, {lost:g} more than that of the others"
+    return Problem(reason="tokens-lost", detail=detail)
+
+
+def _shortfall(look: Look, name: str, before: str) -> int | Problem:
+    """Tokens that the answer ``name`` was charged beyond those which its text adds to a prompt."""
+    observation = look.siblings[name].observation
+    if observation.finish_reason == "length":
+        return inconclusive("cut-by-length", f"the answer {name!r} was cut by length")
+    spent = observation.tokens("completion_tokens")
+    if spent is None:
+        return inconclusive("no-completion-tokens", f"the answer {name!r} reports no usage.completion_tokens")
+    after, without = prompt_tokens_of(look, f"after-{name}"), prompt_tokens_of(look, before)
+    if isinstance(after, Problem):
+        return after
+    return without if isinstance(without, Problem) else spent - (after - without)
+
+
+COMPARISONS: Mapping[str, Check] = named([accounted_alike])
 CHECKS: Mapping[str, Check] = named([comes_in_pieces, arrives_over_time, counts_up, cut_at, has_logprobs, choices, usage_place])

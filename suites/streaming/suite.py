@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from kvv.contract import COMMON, ContractSuite, Toolbox
 from kvv.model import Area
-from kvv.suites.streaming.checks import CHECKS
+from kvv.suites.streaming.checks import CHECKS, COMPARISONS
 
 
 class StreamingSuite(ContractSuite):
     id: ClassVar[str] = "streaming"
     title: ClassVar[str] = "Streaming"
     areas: ClassVar[tuple[Area, ...]] = (Area.STREAMING,)
-    toolbox: ClassVar[Toolbox] = COMMON.extended(checks=CHECKS)
+    toolbox: ClassVar[Toolbox] = COMMON.extended(checks=CHECKS, comparisons=COMPARISONS)

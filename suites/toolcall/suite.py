@@ -7,11 +7,10 @@ counted, each failed call has one class, and the decision to call is also read f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Case, Done, Evidence, History, Level, Outcome, Request, Stat, Step, Verdict
+from kvv.model import Answered, Area, Case, Evidence, Level, Outcome, Stat, Verdict
 from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
 from kvv.suites.toolcall.expected import key_entries
 from kvv.suites.toolcall.k2vv import CONTENT_FIELDS, SAMPLING_FIELDS, Question, canonical, needs_k2_ids, questions, unsent_fields, with_k2_ids
@@ -24,9 +23,6 @@ REQUIREMENT = "The model calls a tool when the official endpoint does, and every
 
 #: for limits and time-outs only
 BYTES_PER_TOKEN = 4
-
-#: remarks of an importer on a request without a recorded answer; they are the verdict's reason
-IMPORT_REASONS = ("missing-result", "recorded-failure")
 
 
 class ToolcallSuite(SingleTurn):
@@ -74,19 +70,6 @@ class ToolcallSuite(SingleTurn):
         """Occurrence k of a request is sample k of the first round, sample k + occurrences of the second, and so on."""
         occurrences: int = case.inputs["occurrences"]
         return occurrences * context.settings.samples
-
-    def request(self, case: Case) -> Request:
-        return Request(body=case.inputs["body"], stream=case.inputs["stream"], expect_prompt_tokens=case.inputs["prompt_tokens"])
-
-    def step(self, case: Case, history: History) -> Step:
-        """As every single turn; an imported sample without an answer keeps the importer's own reason."""
-        done = super().step(case, history)
-        replies = history[-1] if history else ()
-        if isinstance(done, Done) and isinstance(replies, tuple) and done.verdict.outcome is Outcome.INCONCLUSIVE:
-            for reason in IMPORT_REASONS:
-                if reason in replies[0].observation.deviations:
-                    return Done(verdict=replace(done.verdict, reason=reason))
-        return done
 
     def judge(self, case: Case, answered: Answered) -> Verdict:
         """FAIL when a call failed by the endpoint's fault, INCONCLUSIVE when only a broken schema of the data set is in the way.
@@ -155,16 +138,10 @@ def _body(question: Question, row: Mapping[str, Any], context: Context) -> dict[
 
 def _comparability(version: str, context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
-    dataset, settings = context.dataset, context.settings
+    dataset = context.dataset
     return {
         "data_revision": dataset.revision if dataset else None,
-        "sampling": {
-            "temperature": "row" if settings.temperature is None else settings.temperature,
-            "top_p": "row" if settings.top_p is None else settings.top_p,
-            "max_tokens": "row" if settings.max_tokens is None else settings.max_tokens,
-            "stream": settings.stream,
-            "samples": settings.samples,
-        },
+        "sampling": {name: "row" if value is None else value for name, value in context.sampling().items()},
         "preset": context.preset,
         "scorer_version": version,
         "failures_in_denominator": "a failed request is in n_planned and in both bounds, not in the value; "

@@ -28,6 +28,7 @@ PURE = [
     "kvv/casefile.py",
     "kvv/images.py",
     "kvv/visible.py",
+    "kvv/gateway.py",
     "kvv/replay.py",
 ]
 HTTP_CLIENTS = {"httpx", "httpx2", "aiohttp", "requests", "urllib3", "http", "urllib.request", "socket", "openai"}

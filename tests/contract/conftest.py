@@ -6,34 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+import replies
 
 from kvv.casefile import Names, parse_case_file
 from kvv.checks import Look
 from kvv.contract import COMMON, Toolbox, contract_step, names_of
 from kvv.contract.expand import expand
-from kvv.model import (
-    Answered,
-    Area,
-    Ask,
-    Case,
-    Choice,
-    Done,
-    ErrorBody,
-    Exchange,
-    Fault,
-    FaultKind,
-    Identity,
-    Level,
-    Observation,
-    Reply,
-    Request,
-    Role,
-    Shape,
-    Surface,
-    ToolCall,
-    UsageReport,
-    Verdict,
-)
+from kvv.model import Answered, Area, Ask, Case, Done, FaultKind, Identity, Level, Observation, Reply, Request, Shape, Surface, Verdict
 from kvv.profile import load_profile
 from kvv.suite import Context, Settings
 
@@ -49,34 +28,16 @@ class Lab:
 
     @staticmethod
     def says(text: str | None = "ready", **fields: Any) -> Answer:
-        """A completion: content, and ``calls`` (name, arguments, id), ``finish``, ``reasoning``, ``field``, ``usage``."""
-        calls = tuple(
-            ToolCall(index=at, id=call[2] if len(call) > 2 else f"{call[0]}_{at}", name=call[0], arguments=call[1], type="function")
-            for at, call in enumerate(fields.get("calls", ()))
-        )
-        reasoning = fields.get("reasoning")
-        choice = Choice(
-            index=0,
-            role="assistant",
-            answer=text,
-            reasoning=reasoning,
-            reasoning_field=fields.get("field", "reasoning_content") if reasoning is not None else None,
-            tool_calls=calls,
-            finish_reason=fields.get("finish", "tool_calls" if calls else "stop"),
-        )
-        usage = (UsageReport(place="body", frame=0, raw=fields["usage"]),) if "usage" in fields else ()
-        return 200, Observation(shape=Shape.COMPLETION, choices=(choice,), usage=usage), None
+        """A completion; ``fields`` as in ``replies.completion``."""
+        return 200, replies.completion(text, **fields), None
 
     @staticmethod
     def counts(prompt: int, cached: int | None = None, text: str = "ready") -> Answer:
-        raw: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": 1, "total_tokens": prompt + 1}
-        if cached is not None:
-            raw["prompt_tokens_details"] = {"cached_tokens": cached}
-        return Lab.says(text, usage=raw)
+        return Lab.says(text, usage=replies.counts(prompt, cached=cached))
 
     @staticmethod
     def refuses(status: int = 400, message: str = "no", kind: str | None = "invalid_request_error", *, envelope: bool = True) -> Answer:
-        return status, Observation(shape=Shape.ERROR, error=ErrorBody(message=message, type=kind, envelope=envelope)), None
+        return status, replies.refusal(message, kind, envelope=envelope), None
 
     @staticmethod
     def fails(kind: FaultKind) -> Answer:
@@ -124,15 +85,7 @@ class Lab:
     def answered(request: Request, answer: Answer, number: int = 0, ask: int = 0, content_type: str = "application/json") -> Answered:
         status, observation, fault = answer
         identity = Identity(case="params/x", sample=0, step=number, ask=ask, purpose=request.purpose)
-        exchange = Exchange(
-            identity=identity,
-            attempt=1,
-            role=Role.TARGET,
-            started="",
-            status=status,
-            content_type=content_type,
-            fault=Fault(kind=fault, detail="") if fault else None,
-        )
+        exchange = replies.exchange(identity, status, fault=fault, content_type=content_type)
         return Answered(request=request, exchange=exchange, observation=observation)
 
     def drive(self, case: Case, endpoint: Callable[[Request], Answer], toolbox: Toolbox = COMMON) -> tuple[Verdict, list[Request]]:

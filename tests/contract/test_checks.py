@@ -153,6 +153,16 @@ def test_a_known_shortcut_is_named(lab: Any) -> None:
     assert "merged by a gateway" in problem.detail
 
 
+@pytest.mark.parametrize(
+    ("tokens", "reason"),
+    [([20, 105, 190], None), ([20, 106, 191], "prompt-tokens-uneven"), ([20, 105, 105], "prompt-tokens-uneven"), ([20, 20, 20], None)],
+)
+def test_counts_that_grow_in_equal_steps(lab: Any, tokens: list[int], reason: str | None) -> None:
+    look = lab.look(lab.says(), siblings={name: lab.counts(count) for name, count in zip(("none", "one", "two"), tokens, strict=True)})
+    found = COMPARISONS["prompt-tokens-in-steps"](look, ["none", "one", "two"])
+    assert (found and found.reason) == reason
+
+
 def test_structures_that_differ_only_in_text_are_the_same(lab: Any) -> None:
     same = {"a": lab.counts(9, text="one"), "b": lab.counts(9, text="two")}
     assert COMPARISONS["same-structure"](lab.look(lab.says(), siblings=same), True) is None

@@ -101,7 +101,13 @@ def test_no_answer_is_never_a_verdict(play: Play, dead: str, expect: str) -> Non
 
 def test_either_passes_with_an_answer_and_with_a_refusal(play: Play) -> None:
     assert play("either", "answer")[:2] == (Outcome.PASS, "")
-    assert play("either", "refusal")[:2] == (Outcome.PASS, "refused")
+    assert play("either", "answer")[2] == ["probe"]
+    assert play("either", "refusal") == (Outcome.PASS, "refused", ["probe", "control"])
+
+
+@pytest.mark.parametrize("control", ["refusal", "crash", "closed", "html", "unpaid"])
+def test_a_refusal_that_is_allowed_proves_nothing_either_where_its_sibling_was_not_answered(play: Play, control: str) -> None:
+    assert play("either", "refusal", control=control)[:2] == (Outcome.INCONCLUSIVE, "control-not-answered")
 
 
 def test_after_a_refusal_the_endpoint_must_still_answer(play: Play) -> None:

@@ -36,7 +36,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     del server
 
 
-#: what depends on the protocol and not on what the model would like to say; kept to a minute
+#: what depends on the protocol and not on what the model would like to say; kept to a minute. Forced calls stay out: this engine was
+#: not seen to hold this model to a call, so that each such answer is noise up to its limit of 2,048 tokens, 15 s of a core, and a pair
+#: of cases asks for four of them
 CASES = (
     "params/omitted/*",
     "params/accepted/*",
@@ -48,8 +50,12 @@ CASES = (
     "errors/messages/*",
     "errors/type/tool*",
     "errors/range/*",
+    "errors/answered-or-refused/*",
     "tool_choice/unknown/word/*",
+    "tool_choice/none/command/*",
+    "tools/dialect/*",
     "response_format/json-schema/boolean/*",
+    "response_format/broken-schema-survived/*",
     "response_format/malformed/unknown-type/*",
     "response_format/malformed/no-schema/*",
     "streaming/usage/asked/*",

@@ -102,6 +102,22 @@ def test_one_bad_sample_among_good_ones_stays_inconclusive_and_the_run_goes_on(k
     assert (row["value"], row["worst_case"], row["best_case"]) == (1.0, 0.8, 1.0)
 
 
+def test_answers_that_a_gateway_cuts_at_the_same_age_are_named_as_that(kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvv.gateway.SHORTEST_MS", 100.0)
+
+    def answer(number: int, headers: dict[str, str], body: bytes) -> dict[str, Any]:
+        return refusal(504, "timeout") | {"hang": 0.2} if b"LONG" in body else completion()
+
+    with serve(answer) as server:
+        rows = [{"problem": f"What is {n}? {'LONG' if n < 2 else ''}", "answer": "1", "id": str(n)} for n in range(5)]
+        Path("rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+        ran = kvv_cli("run", "aime2025", "--data", "aime2025=rows.jsonl", "--no-stream", "--samples", "1", "--base-url", server.url, "--model", "m")
+    [finding] = [one for one in ran.report["findings"] if one["rule"] == "availability/gateway-timeout-suspected"]
+    assert (finding["level"], finding["count"]) == ("should", finding["exchanges"])
+    assert finding["count"] >= 4
+    assert finding["examples"][0]["exchange"].startswith("aime2025/")
+
+
 @pytest.mark.parametrize(
     "option", [("--max-requests", "10"), ("--max-tokens-total", "100"), ("--max-cost", "0.000001", "--price-in", "1", "--price-out", "1")]
 )

@@ -148,7 +148,33 @@ def test_the_coverage_sentence_says_what_was_skipped_and_why() -> None:
         SuiteRun(id="beam", kind=SuiteKind.BENCHMARK, skipped="no judge"),
         SuiteRun(id="swebench", kind=SuiteKind.BENCHMARK, skipped="no sandbox"),
     ]
-    assert coverage_sentence(suites) == "4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)"
+    assert coverage_sentence(suites, {f"s{i}" for i in range(4)}) == "4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)"
+
+
+def test_a_suite_of_which_nothing_was_asked_does_not_count_as_covered(bench: Any) -> None:
+    suites = [SuiteRun(id=name, kind=SuiteKind.CONTRACT) for name in ("params", "tools", "vision", "usage")]
+    verdicts = [
+        bench.case("params/a", "params"),
+        bench.case("tools/a", "tools", outcome=S, reason="not-claimed", detail="no tools here"),
+        bench.case("usage/a", "usage", outcome=I, reason="not-run"),
+    ]
+    decision = bench.decide(verdicts, suites=suites)
+    assert decision.coverage == "1 of 4 suites, skipped: tools (no tools here), vision (no case of it was chosen), not reached: usage"
+    assert [suite.skipped for suite in decision.suites] == ["", "no tools here", "no case of it was chosen", ""]
+
+
+def test_a_required_suite_whose_every_case_was_skipped_is_missing(bench: Any) -> None:
+    verdicts = [bench.case("params/a", "params"), bench.case("tools/a", "tools", outcome=S, reason="not-claimed", detail="no tools here")]
+    decision = bench.decide(verdicts, {"required": {"suites": ["tools"]}})
+    assert (decision.outcome, decision.why) == (I, ("required-suite-missing: tools (no tools here)",))
+
+
+def test_findings_decide_nothing_where_no_sample_was_concluded(bench: Any) -> None:
+    silent = bench.decide([bench.case("params/a", "params", outcome=I, reason="http-429")], findings=[finding()])
+    assert silent.outcome is I
+    assert silent.findings[0].level is Level.MUST
+    answered = bench.decide([bench.case("params/a", "params")], findings=[finding()])
+    assert answered.outcome is F
 
 
 def waiver(case: str, expires: date = date(2026, 3, 1)) -> dict[str, Any]:

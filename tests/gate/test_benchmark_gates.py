@@ -139,13 +139,33 @@ def test_without_a_reference_a_benchmark_is_reported_not_gated(bench: Any) -> No
     decision = bench.decide(verdicts, policy())
     gate = next(g for g in decision.gates if g.id == "bench/accuracy")
     assert (gate.decision, decision.outcome, decision.quality, decision.contract) == (S, P, S, P)
-    assert decision.headline == "PASS, 2 of 2 suites; contract pass; reported, not gated: bench (gate with --reference FILE)"
+    assert decision.headline.split("; ") == [
+        "PASS, 2 of 2 suites",
+        "contract pass",
+        "quality NOT DECIDED, only reported: bench (no reference, gate with --reference FILE)",
+    ]
 
 
 def test_a_policy_can_require_that_a_suite_is_gated(bench: Any) -> None:
     verdicts = [*bench.answers([1.0, 0.0]), bench.case("params/a", "params")]
     decision = bench.decide(verdicts, {**policy(), "required": {"gated": ["bench"]}})
-    assert (decision.outcome, decision.why) == (I, ("required-gate-missing: bench was reported, not gated",))
+    assert (decision.outcome, decision.why) == (I, ("required-gate-missing: bench was only reported (no reference, gate with --reference FILE)",))
+
+
+def test_a_policy_that_asks_for_quality_wants_every_benchmark_decided_and_one_at_least(bench: Any) -> None:
+    wants = {**policy(), "required": {"quality": True}}
+    contract = bench.case("params/a", "params")
+    answers = bench.answers([1.0, 0.0] * 200)
+    unreferenced = bench.decide([*answers, contract], wants)
+    assert (unreferenced.outcome, unreferenced.why[0][:28]) == (I, "required-gate-missing: bench")
+    assert bench.decide([contract], wants).why == ("required-quality-missing: no benchmark ran",)
+    assert bench.decide([*answers, contract], wants, references={"bench": [bench.reference([1.0, 0.0] * 200)]}).outcome is P
+
+
+def test_a_policy_without_required_quality_passes_on_the_contract_alone_and_says_so_loudly(bench: Any) -> None:
+    decision = bench.decide([*bench.answers([1.0, 0.0]), bench.case("params/a", "params")], policy())
+    assert decision.outcome is P
+    assert "quality NOT DECIDED" in decision.headline
 
 
 def test_a_published_mean_shows_a_loss(bench: Any) -> None:
@@ -313,7 +333,26 @@ def test_official_runs_of_other_prompts_are_not_used_for_an_f1(bench: Any) -> No
 def test_one_official_run_is_not_enough_to_judge_an_f1(bench: Any) -> None:
     rng = np.random.default_rng(9)
     run = rng.random(100) < 0.5
-    assert f1_decision(bench, run, [run]).gates[0].decision is S
+    decision = f1_decision(bench, run, [run])
+    assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (I, "one-official-run")
+    assert "F1 1.0000" in decision.gates[0].reason
+
+
+def test_beside_one_official_run_a_shifted_rate_of_calls_is_a_loss_and_symmetric_noise_is_none(bench: Any) -> None:
+    rng = np.random.default_rng(9)
+    p = rng.beta(0.5, 0.5, 2000)
+    official = rng.random(2000) < p
+    assert f1_decision(bench, rng.random(2000) < p, [official]).outcome is I
+    for other in (rng.random(2000) < 0.7 * p, rng.random(2000) < 1 - 0.7 * (1 - p)):
+        decision = f1_decision(bench, other, [official])
+        assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (F, "trigger-rate-shifted")
+
+
+def test_two_official_runs_that_agree_on_few_prompts_leave_a_vendor_that_differs_once_undecided(bench: Any) -> None:
+    official = np.array([True] * 8)
+    vendor = np.array([False] + [True] * 7)
+    decision = f1_decision(bench, vendor, [official, official])
+    assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (I, "official-scatter-too-wide")
 
 
 def test_few_prompts_scatter_too_widely_to_pass_an_f1(bench: Any) -> None:

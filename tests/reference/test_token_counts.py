@@ -128,6 +128,18 @@ def test_empty_null_and_absent_content_of_a_call_count_alike(tokens, content):
     assert tokens(None, messages=[user, {**absent, "content": content}, result]) == tokens(None, messages=[user, absent, result])
 
 
+def test_a_fault_that_renders_empty_text_as_parts_leaves_null_and_absent_content_alone(serve):
+    call = {"id": "f_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    user, result = {"role": "user", "content": "hi"}, {"role": "tool", "tool_call_id": "f_0", "content": "x"}
+    past = {"role": "assistant", "tool_calls": [call]}
+    counts = {}
+    for name, content in (("empty", {"content": ""}), ("null", {"content": None}), ("absent", {})):
+        messages = [user, {**past, **content}, result]
+        counts[name] = [serve(faults=faults).ask(messages=messages).usage["prompt_tokens"] for faults in ((), ("F05",))]
+    assert counts["empty"][0] == counts["null"][0] == counts["absent"][0] == counts["null"][1] == counts["absent"][1]
+    assert counts["empty"][1] > counts["empty"][0]
+
+
 def test_the_engine_variant_counts_three_more(serve, tokens):
     fields = {"chat_template_kwargs": {"thinking": False}}
     vllm = serve(variant="vllm").ask("one two three", **fields).usage["prompt_tokens"]

@@ -17,11 +17,12 @@ import jsonschema
 import pytest
 import xmlschema
 
+from kvv.metrics import rate_stat
 from kvv.model import Outcome
 from kvv.report import csv as csv_report
 from kvv.report import github, html, junit, leaderboard, markdown, text
 from kvv.report import json as json_report
-from kvv.report.view import timing_of
+from kvv.report.view import shown_metric, timing_of
 
 RENDERERS = {
     "json": json_report.render,
@@ -212,3 +213,18 @@ def test_timing_is_by_prompt_length() -> None:
     assert timing.ttft_ms is not None
     assert timing.ttft_ms.p50 == pytest.approx(999.5)
     assert timing.e2e_ms is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "breakdown", "shown"),
+    [
+        ("avg@k", {"k": 4}, "avg@4"),
+        ("pass^k", {"k": 8}, "pass^8"),
+        ("avg@k", {}, "avg@k"),
+        ("accuracy", {"k": 4}, "accuracy"),
+        ("avg@k", {"k": "<b>"}, "avg@k"),
+    ],
+)
+def test_a_metric_over_k_samples_says_its_k(metric: str, breakdown: dict[str, Any], shown: str) -> None:
+    stat = rate_stat("aime2025", metric, successes=1, concluded=2, breakdown=breakdown)
+    assert shown_metric(stat) == shown

@@ -97,6 +97,12 @@ def running(answer: Any, *counts: int) -> None:
         frame["usage"] = {"prompt_tokens": 11, "completion_tokens": count, "total_tokens": 11 + count}
 
 
+def escape_arguments(answer: Any, arguments: str) -> None:
+    """The request shows Chinese letters; the second call's arguments are these."""
+    answer.request["messages"] = [{"role": "user", "content": "\u5317\u4eac"}]
+    call(answer, 5)["function"]["arguments"] = arguments
+
+
 def logprob(value: Any = -0.1) -> dict[str, Any]:
     return {"content": [{"token": "a", "logprob": value, "bytes": None, "top_logprobs": []}]}
 
@@ -236,6 +242,8 @@ ROWS = [
     Row("tools/arguments-json", "openai-tools", lambda a: call(a, 5)["function"].update(arguments='{"city":"\\月"}'), frame=6, name="B44"),
     Row("tools/arguments-json", "openai-tools", lambda a: a.frames.pop(5), frame=5, name="empty"),
     Row("tools/arguments-object", "openai-tools", lambda a: call(a, 5)["function"].update(arguments='"{\\"city\\":\\"Rome\\"}"'), frame=6),
+    Row("tools/arguments-escaped", "openai-tools", lambda a: escape_arguments(a, '{"city":"\\u5317\\u4eac"}'), SHOULD, frame=6, name="B42"),
+    Row("tools/arguments-escaped", "openai-tools", lambda a: escape_arguments(a, '{"city":"\\ud83d\\ude42"}'), SHOULD, frame=6, name="emoji"),
     Row("tools/known-name", "openai-tools", lambda a: call(a, 4)["function"].update(name="get_whether"), SHOULD),
     Row("tools/unrequested", "openai-tools", lambda a: drop(a.request, "tools")),
     Row("tools/choice-none", "openai-tools", lambda a: a.request.update(tool_choice="none")),

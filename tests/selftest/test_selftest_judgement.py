@@ -9,7 +9,7 @@ import pytest
 
 from kvv.model import Area, Case, Level, Outcome, Verdict
 from kvv.reference.faults import FAULTS, NOT_SHOWABLE
-from kvv.selftest import State, TableError, load_table
+from kvv.selftest import Matrix, Row, State, TableError, load_table
 from kvv.selftest.drive import Observed
 from kvv.selftest.matrix import clean_row, judge
 from kvv.selftest.table import FaultSpec, Gate, parse_table
@@ -73,10 +73,36 @@ def test_an_engine_that_dies_must_be_said_to_have_died() -> None:
     assert state(observed(("tools/a", Area.TOOLS, MUST)), dies) is State.UNSEEN
 
 
-def test_a_gap_is_known_only_while_it_is_one() -> None:
+def test_a_stated_gap_holds_until_it_is_closed() -> None:
     gap = FaultSpec(gap="a rule")
     assert state(observed(), gap) is State.GAP
-    assert state(observed(("tools/a", Area.TOOLS, MUST)), gap) is State.SEEN
+    assert state(observed(("usage/a", Area.USAGE, MUST)), gap) is State.GAP
+    assert state(observed(("tools/a", Area.TOOLS, MUST)), gap) is State.CLOSED
+
+
+def test_what_no_profile_forbids_must_not_be_accused() -> None:
+    legal = FaultSpec(legal="the standard allows it")
+    assert state(observed(), legal) is State.LEGAL
+    assert state(observed(("tools/a", Area.TOOLS, SHOULD), rules=(("tools/index", Area.TOOLS, SHOULD),)), legal) is State.LEGAL
+    assert state(observed(("tools/a", Area.TOOLS, MUST)), legal) is State.ELSEWHERE
+    assert state(observed(rules=(("usage/total", Area.USAGE, MUST),)), legal) is State.ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    ("found", "holds"),
+    [
+        (State.SEEN, True),
+        (State.GAP, True),
+        (State.LEGAL, True),
+        (State.UNSEEN, False),
+        (State.CLOSED, False),
+        (State.ELSEWHERE, False),
+        (State.ERROR, False),
+    ],
+)
+def test_the_matrix_holds_while_each_gap_is_a_stated_one(found: State, holds: bool) -> None:
+    row = Row(fault="X01", state=found, areas=HOME)
+    assert Matrix(clean=(), rows=[row]).holds is holds
 
 
 @pytest.mark.parametrize(("bad", "expected"), [(1, State.UNSEEN), (2, State.SEEN)])

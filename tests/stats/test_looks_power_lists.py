@@ -260,5 +260,19 @@ def test_the_null_needs_two_runs_that_call_and_compares_shared_prompts_only() ->
     assert official_null([{"a": False}, {"a": False}], rng) is None
     null = official_null([run, {"a": True, "z": True}], rng, draws=50)
     assert null is not None
-    assert (null.pairs, set(null.values)) == (1, {1.0})
+    # one shared prompt, on which both call
+    assert (null.pairs, set(null.values)) == (1, {0.0, 1.0})
+
+
+def test_the_null_of_two_runs_that_agree_on_everything_scatters_with_the_number_of_prompts() -> None:
+    floors = []
+    for n in (5, 50, 500):
+        run = {str(i): True for i in range(n)}
+        null = official_null([run, dict(run)], np.random.default_rng(0))
+        assert null is not None
+        floors.append(null.quantile(0.01))
+    assert floors[0] < 0.9 < floors[1] < 0.985 < floors[2] < 1.0
+
+
+def test_an_f1_against_a_run_that_calls_where_the_vendor_does_not_is_undefined() -> None:
     assert mean_f1({"a": False}, [{"a": False}]) is None

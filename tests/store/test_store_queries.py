@@ -209,6 +209,19 @@ def test_timing_is_of_answered_exchanges_and_tokens_per_second_counts_from_the_f
     assert [item.sample for item in store.timing_samples(role=Role.JUDGE)] == [3]
 
 
+def test_endings_name_the_fault_of_broken_attempts_and_the_age_of_all(store: Store, make: Any) -> None:
+    make.put(store, make.identity(), timing=Timing(total_ms=900.0), stream=True)
+    make.put(store, make.identity(sample=1), status=504, timing=Timing(total_ms=60_000.0))
+    make.put(store, make.identity(sample=2), fault=Fault(kind=FaultKind.CUT, detail="closed"), timing=Timing(total_ms=60_001.0))
+    make.put(store, make.identity(sample=3), role=Role.JUDGE)
+    store.flush()
+    assert [(one.exchange, one.stream, one.total_ms, one.answered, one.status, one.fault) for one in store.endings()] == [
+        ("suite/one#0/0.0.probe", True, 900.0, True, 200, None),
+        ("suite/one#1/0.0.probe", False, 60_000.0, False, 504, None),
+        ("suite/one#2/0.0.probe", False, 60_001.0, False, 200, FaultKind.CUT),
+    ]
+
+
 def test_findings_are_grouped_by_rule_with_the_first_five_examples(store: Store, make: Any) -> None:
     def finding(rule: str, message: str) -> Finding:
         return Finding(

@@ -7,30 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import replies
 
 from kvv.checks import Look
 from kvv.contract import ContractSuite
-from kvv.model import (
-    Answered,
-    Ask,
-    Case,
-    Choice,
-    Done,
-    ErrorBody,
-    Exchange,
-    Frame,
-    Identity,
-    Observation,
-    Reply,
-    Request,
-    Role,
-    Shape,
-    Surface,
-    Timing,
-    ToolCall,
-    UsageReport,
-    Verdict,
-)
+from kvv.model import Answered, Ask, Case, Done, Frame, Identity, Observation, Reply, Request, Surface, Verdict
 from kvv.profile import load_profile
 from kvv.reading import Limits, Reader
 from kvv.reference.config import ReferenceConfig
@@ -76,37 +57,22 @@ class Stage:
     def against(self, suite: ContractSuite, case: Case, endpoint: Endpoint) -> Verdict:
         def reply(request: Request, identity: Identity) -> Answered:
             status, observation = endpoint(request)
-            return Answered(request=request, exchange=_exchange(identity, status), observation=observation)
+            return Answered(request=request, exchange=replies.exchange(identity, status), observation=observation)
 
         return self.play(suite, case, reply)
 
     @staticmethod
     def says(text: str | None = "ready", **fields: Any) -> tuple[int, Observation]:
-        """A completion: content, and ``calls`` (name, arguments, id), ``finish``, ``reasoning``, ``usage``, ``place``."""
-        calls = tuple(
-            ToolCall(index=at, id=call[2] if len(call) > 2 else f"{call[0]}_{at}", name=call[0], arguments=call[1], type="function")
-            for at, call in enumerate(fields.get("calls", ()))
-        )
-        reasoning = fields.get("reasoning")
-        choice = Choice(
-            index=0,
-            role="assistant",
-            answer=text,
-            reasoning=reasoning,
-            reasoning_field=None if reasoning is None else "reasoning_content",
-            tool_calls=calls,
-            finish_reason=fields.get("finish", "tool_calls" if calls else "stop"),
-        )
-        usage = (UsageReport(place=fields.get("place", "body"), frame=0, raw=fields["usage"]),) if "usage" in fields else ()
-        return 200, Observation(shape=Shape.COMPLETION, choices=(choice,), usage=usage)
+        """A completion; ``fields`` as in ``replies.completion``."""
+        return 200, replies.completion(text, **fields)
 
     @staticmethod
     def counts(prompt: int, completion: int = 1) -> dict[str, int]:
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        return replies.counts(prompt, completion)
 
     @staticmethod
     def refuses(status: int = 400) -> tuple[int, Observation]:
-        return status, Observation(shape=Shape.ERROR, error=ErrorBody(message="no", type="invalid_request_error"))
+        return status, replies.refusal()
 
     @staticmethod
     def look(
@@ -122,19 +88,12 @@ class Stage:
         request = Request(body=body or {})
         kept = tuple(Frame(number=at, offset_ms=offset, data=data) for at, (offset, data) in enumerate(frames))
         identity = Identity(case=case.id, sample=0, step=0, ask=0, purpose="probe")
-        one = Answered(request=request, exchange=_exchange(identity, answer[0], kept, total_ms), observation=answer[1])
+        one = Answered(request=request, exchange=replies.exchange(identity, answer[0], frames=kept, total_ms=total_ms), observation=answer[1])
         others = {
-            name: Answered(request=request, exchange=_exchange(identity, status), observation=said)
+            name: Answered(request=request, exchange=replies.exchange(identity, status), observation=said)
             for name, (status, said) in (siblings or {}).items()
         }
         return Look(answered=one, case=case, siblings=others or {"": one})
-
-
-def _exchange(identity: Identity, status: int, frames: tuple[Frame, ...] = (), total_ms: float = 0.0) -> Exchange:
-    return Exchange(
-        identity=identity, attempt=1, role=Role.TARGET, started="", status=status, content_type="application/json", frames=frames,
-        timing=Timing(total_ms=total_ms),
-    )  # fmt: skip
 
 
 def _engine_reply(engine: Engine, request: Request, identity: Identity) -> Answered:

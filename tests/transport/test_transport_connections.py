@@ -209,7 +209,7 @@ def test_a_refusal_before_the_large_body_was_read_is_kept_where_the_server_lets_
 
 def test_a_server_that_never_reads_the_body_is_a_first_byte_timeout(run: Run, serve: Serve) -> None:
     server = serve(lambda talk: talk.server.stopped.wait(5))
-    (received,) = run(server.base_url, in_turn(1, body={"x": "y" * 20_000_000}), first_byte_timeout=0.3)
+    (received,) = run(server.base_url, in_turn(1, body={"x": "y" * 20_000_000}, expect_prompt_tokens=1), first_byte_timeout=0.3)
     assert received.exchange.fault.kind is FaultKind.FIRST_BYTE_TIMEOUT
 
 

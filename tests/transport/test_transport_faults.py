@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kvv.model import FaultKind, Shape
+from kvv.model import FaultKind, Shape, Timeouts
 from kvv.outcome import Standing, assess, retry_after_seconds
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
@@ -202,6 +202,9 @@ def test_a_long_prompt_is_given_more_time_for_its_first_byte(fetch: Fetch, hosti
     behaviour = hostile.always(lambda talk: (time.sleep(0.3), talk.answer()))
     assert fetch(behaviour, first_byte_timeout=0.1).exchange.fault.kind is FaultKind.FIRST_BYTE_TIMEOUT
     assert fetch(behaviour, first_byte_timeout=0.1, request={"expect_prompt_tokens": 1_000}).exchange.fault is None
+    # nobody counted: the body's size says it, also over a request's own limit
+    long = {"body": {"messages": [{"role": "user", "content": "word " * 2_000}]}}
+    assert fetch(behaviour, request={**long, "timeouts": Timeouts(first_byte=0.1)}).exchange.fault is None
 
 
 def test_a_steady_drip_ends_at_the_deadline(fetch: Fetch, hostile: ModuleType) -> None:

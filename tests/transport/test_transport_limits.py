@@ -148,3 +148,77 @@ def test_deep_json_is_survived(fetch: Fetch, hostile: ModuleType) -> None:
     assert received.exchange.fault is None
     assert received.observation.shape is not Shape.COMPLETION
     assert sys.getrecursionlimit() < 100_000
+
+
+# --- bytes that say nothing ------------------------------------------------------------------------
+
+
+def pinging(
+    hostile: ModuleType, piece: bytes, *, before: tuple[bytes, ...] = (), after: tuple[bytes, ...] = (), lasting: float = 60.0, kind: str
+) -> Any:
+    """Sends ``piece`` every 20 ms for ``lasting`` seconds between what comes before and after, or until the client hangs up."""
+
+    def act(talk: Any) -> None:
+        talk.send(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+        for data in before:
+            talk.chunk(data)
+        end = time.monotonic() + lasting
+        while time.monotonic() < end:
+            talk.chunk(piece)
+            time.sleep(0.02)
+        for data in after:
+            talk.chunk(data)
+        talk.send(b"0\r\n\r\n")
+
+    return hostile.once(act)
+
+
+SSE, JSON = "text/event-stream", "application/json"
+
+
+@pytest.mark.parametrize(
+    ("piece", "before", "kind"),
+    [
+        (b": ping\n\n", (), SSE),
+        (b":\n", (), SSE),
+        (b"event: ping\n\n", (), SSE),
+        (b"data:\n\n", (), SSE),
+        (b": ping\n\n", (b'data: {"choices":[]}\n\n',), SSE),
+        (b" ", (), JSON),
+        (b"\n", (b'{"id":',), JSON),
+    ],
+)
+def test_an_answer_that_only_shows_that_it_lives_is_ended_in_time(fetch: Fetch, hostile: ModuleType, piece: bytes, before: Any, kind: str) -> None:
+    received = fetch(pinging(hostile, piece, before=before, kind=kind), first_byte_timeout=0.3, idle_timeout=0.2)
+    fault = received.exchange.fault
+    assert fault is not None
+    assert fault.kind is FaultKind.IDLE_TIMEOUT
+    assert fault.detail == "only comments or blanks, and no data within 0.5 s"
+    assert 400 < received.exchange.timing.total_ms < 5_000
+
+
+def test_a_server_that_pings_while_it_reads_a_long_prompt_has_the_time_that_the_prompt_is_given(fetch: Fetch, hostile: ModuleType) -> None:
+    """A second for the first byte and 0.5 s for 500 prompt tokens more: 1.2 s of pings are legal, each gap being short."""
+    pings = pinging(hostile, b": ping\n\n", after=tuple(hostile.stream("hello")), lasting=1.2, kind=SSE)
+    received = fetch(pings, request={"expect_prompt_tokens": 500, "stream": True}, first_byte_timeout=1.0, idle_timeout=0.5)
+    assert received.exchange.fault is None
+    assert received.observation.answer == "hello"
+
+
+def test_pings_between_two_events_do_not_end_an_answer_that_goes_on(fetch: Fetch, hostile: ModuleType) -> None:
+    first, *rest = hostile.stream("one", "two")
+    pings = pinging(hostile, b": ping\n\n", before=(first,), after=tuple(rest), lasting=0.5, kind=SSE)
+    received = fetch(pings, request={"stream": True}, first_byte_timeout=1.0, idle_timeout=0.5)
+    assert received.exchange.fault is None
+    assert received.observation.answer == "onetwo"
+
+
+def test_silence_is_still_ended_by_the_idle_limit(fetch: Fetch, hostile: ModuleType) -> None:
+    def act(talk: Any) -> None:
+        talk.stream_head()
+        talk.chunk(b": ping\n\n")
+        talk.hang()
+
+    received = fetch(hostile.once(act), first_byte_timeout=5.0, idle_timeout=0.2)
+    assert received.exchange.fault is not None
+    assert received.exchange.fault.detail == "no further byte within 0.2 s"

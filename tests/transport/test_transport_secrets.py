@@ -126,3 +126,99 @@ def test_a_proxys_password_is_known_too(fetch: Fetch, serve: Callable[[Any], Any
     received = fetch("http://vendor.invalid/v1", key=None)
     assert received.exchange.status == 407
     assert not holds(received, canary)
+
+
+# --- spelled out over the frames of a stream ----------------------------------------------------------
+
+
+def rejoined(received: Any) -> str:
+    """What the stored frames add up to: every string of each, by its name."""
+    found: dict[str, str] = {}
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, key)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, name)
+        elif isinstance(value, str):
+            found[name] = found.get(name, "") + value
+
+    for frame in received.exchange.frames:
+        if frame.data != b"[DONE]":
+            walk(json.loads(frame.data), "")
+    return "\n".join(found.values())
+
+
+def chunks(field: str, pieces: list[str]) -> list[bytes]:
+    """A stream whose deltas spell the pieces out in one field."""
+
+    def delta(piece: str) -> dict[str, Any]:
+        if field == "arguments":
+            return {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
+        return {field: piece}
+
+    start = {"role": "assistant", "tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]}
+    deltas = [start if field == "arguments" else {"role": "assistant"}, *map(delta, pieces)]
+    bodies = [{"id": "c", "model": "m", "choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in deltas]
+    bodies.append({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    return [*(b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies), b"data: [DONE]\n\n"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+@pytest.mark.parametrize("field", ["content", "reasoning_content", "arguments", "refusal"])
+@pytest.mark.parametrize(
+    "form", [str, lambda key: json.dumps("".join(key))[1:-1], lambda key: quote(key, safe=""), lambda key: "".join(f"%{ord(c):02X}" for c in key)]
+)
+def test_the_frames_that_spell_a_key_are_not_stored_as_they_came(
+    fetch: Fetch, hostile: ModuleType, canary: str, field: str, size: int, form: Callable[[str], str]
+) -> None:
+    text = f"Your key: {form(canary)}. Keep it."
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+
+    def act(talk: Any) -> None:
+        talk.stream_head()
+        for chunk in chunks(field, pieces):
+            talk.chunk(chunk)
+        talk.send(b"0\r\n\r\n")
+
+    received = fetch(hostile.once(act), key=canary, request={"stream": True})
+    assert received.exchange.fault is None
+    assert received.exchange.frames_kept
+    assert len(received.exchange.frames) == received.exchange.frame_count
+    said = rejoined(received)
+    assert form(canary) not in said
+    assert "Your key: [redacted]. Keep it." in said
+    assert not holds(received, canary)
+
+
+def test_the_tokens_of_logprobs_spell_no_key_either(fetch: Fetch, hostile: ModuleType, canary: str) -> None:
+    def body(piece: str) -> bytes:
+        token = {"token": piece, "logprob": -0.1, "bytes": list(piece.encode()), "top_logprobs": []}
+        choice = {"index": 0, "delta": {"content": piece}, "logprobs": {"content": [token]}, "finish_reason": None}
+        return b"data: " + json.dumps({"id": "c", "choices": [choice]}).encode() + b"\n\n"
+
+    def act(talk: Any) -> None:
+        talk.stream_head()
+        for piece in f"a {canary} b":
+            talk.chunk(body(piece))
+        talk.send(b"0\r\n\r\n")
+
+    received = fetch(hostile.once(act), key=canary, request={"stream": True})
+    assert rejoined(received).splitlines()[-2:] == ["a [redacted] b"] * 2 or "a [redacted] b" in rejoined(received)
+    data = [json.loads(frame.data)["choices"][0]["logprobs"]["content"][0]["bytes"] for frame in received.exchange.frames]
+    assert bytes(number for piece in data if piece for number in piece) == b"a  b"
+
+
+def test_a_stream_without_a_key_keeps_its_frames_byte_for_byte(fetch: Fetch, hostile: ModuleType, canary: str) -> None:
+    sent = list(hostile.stream("100% \\u0041 ", canary[:6], " &#115; ", canary[:5]))
+
+    def act(talk: Any) -> None:
+        talk.stream_head()
+        for chunk in sent:
+            talk.chunk(chunk)
+        talk.send(b"0\r\n\r\n")
+
+    received = fetch(hostile.once(act), key=canary, request={"stream": True})
+    assert [b"data: " + frame.data + b"\n\n" for frame in received.exchange.frames] == sent

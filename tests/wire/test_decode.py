@@ -131,6 +131,11 @@ def test_running_usage_costs_one_report() -> None:
         ([b"[1]"], Shape.OTHER_JSON),
         ([{"error": {"message": "x"}}], Shape.ERROR),
         ([chunk({"content": "a"}), {"error": {"message": "x"}}], Shape.COMPLETION),
+        ([chunk(choices=[])], Shape.OTHER_JSON),
+        ([chunk(choices=[]), chunk({"content": ""}), chunk(choices=[])], Shape.COMPLETION),
+        ([chunk(choices=["x"])], Shape.OTHER_JSON),
+        ([chunk(choices=[{"index": 0, "finish_reason": "stop"}])], Shape.OTHER_JSON),
+        ([chunk(choices=[{"index": 0, "text": "a"}])], Shape.OTHER_JSON),
     ],
 )
 def test_the_shape_says_what_came(frames: list[Any], shape: Shape) -> None:

@@ -18,7 +18,8 @@ class Serving:
 
 
 @contextmanager
-def serving(status: int, body: bytes) -> Iterator[Serving]:
+def serving(status: int, body: bytes, *, first: bytes | None = None) -> Iterator[Serving]:
+    """``first`` is the body of a 200 to the first request, the rest get ``status`` and ``body``."""
     state = Serving("")
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -27,11 +28,12 @@ def serving(status: int, body: bytes) -> Iterator[Serving]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             state.asked += 1
-            self.send_response(status)
+            code, text = (200, first) if first is not None and state.asked == 1 else (status, body)
+            self.send_response(code)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(text)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

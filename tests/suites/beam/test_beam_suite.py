@@ -15,7 +15,7 @@ from kvv.answer_key import canned
 from kvv.config import load_config
 from kvv.data import load
 from kvv.job import prepare
-from kvv.model import Ask, Case, Fragment, Outcome, Role
+from kvv.model import Ask, Case, Fragment, Outcome, Role, Verdict
 from kvv.plan import cost_of, in_order
 from kvv.profile import Prices, load_profile
 from kvv.reference import ReferenceConfig, ReferenceServer
@@ -68,7 +68,7 @@ def test_a_conversations_questions_share_one_object_and_only_the_question_differ
 def test_the_judge_gets_its_own_role_and_parameters_and_one_call_an_item(target: ReferenceServer, kvv_cli: Any) -> None:
     ran = kvv_cli(*asked(target.base_url, target.base_url))
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
-        judged = [stored for stored in store.exchanges() if stored.exchange.role is Role.JUDGE]
+        judged = [stored for stored in store.exchanges() if stored.exchange.role is Role.JUDGE and stored.exchange.identity.purpose == "judge"]
         bodies = [json.loads(stored.body) for stored in judged]
     assert {(body["model"], body["temperature"], body["max_tokens"], len(body["messages"])) for body in bodies} == {("kimi-k3", 1.0, 16_384, 1)}
     items = sum(len(q["rubric"]) for row in load("beam", fixture=True).rows for q in row["questions"] if q["question_type"] != "event_ordering")
@@ -120,7 +120,7 @@ def completion(text: str) -> bytes:
 def test_a_judge_that_fails_leaves_inconclusive_samples_and_resume_asks_only_the_judge(
     status: int, reply: bytes, reason: str, target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
 ) -> None:
-    with serve(status, reply) as judge:
+    with serve(status, reply, first=completion("ready")) as judge:
         ran = kvv_cli(*asked(target.base_url, judge.url))
     row = ran.row("beam")
     assert ran.code == 3
@@ -136,6 +136,72 @@ def test_a_judge_that_fails_leaves_inconclusive_samples_and_resume_asks_only_the
     assert again.row("beam")["n_inconclusive"] == 0
     assert again.row("beam")["value"] * 20 == pytest.approx(after["answers"]["beam"]["right"])
     assert after["answers"]["beam"]["asked"] == 20
+
+
+@pytest.mark.parametrize(
+    ("status", "reply", "code"), [(401, b'{"error": {"message": "no", "type": "auth"}}', 2), (500, b"{}", 3), (200, b"<html>", 3)]
+)
+def test_a_judge_that_does_not_answer_ends_the_run_before_a_question_is_paid_for(
+    status: int, reply: bytes, code: int, target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
+) -> None:
+    with serve(status, reply) as judge:
+        ran = kvv_cli(*asked(target.base_url, judge.url))
+    assert ran.code == code
+    assert "the judge" in ran.said
+    assert ran.row("beam")["n_inconclusive"] == 20
+    assert "beam" not in dict(target.stats().get("answers", {}))  # type: ignore[call-overload]
+
+
+def test_a_second_judge_that_fails_leaves_the_firsts_verdicts_as_they_are(target: ReferenceServer, kvv_cli: Any) -> None:
+    # our endpoint knows no model of that name
+    ran = kvv_cli(*asked(target.base_url, target.base_url, "--second-judge-model", "second"))
+    agreement = ran.row("beam")["breakdown"]["judge_agreement"]
+    assert (agreement["n"], agreement["failed"], agreement["same_score"]) == (0, 20, None)
+    assert ran.row("beam")["n_concluded"] == 20
+
+
+def test_a_second_judge_is_asked_the_same_and_their_agreement_is_reported(
+    target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
+) -> None:
+    with serve(200, completion('{"score": 1, "events": []}')) as judge:
+        ran = kvv_cli(*asked(target.base_url, judge.url, "--second-judge-model", "second"))
+        calls = judge.asked - 1
+    row = ran.row("beam")
+    agreement = row["breakdown"]["judge_agreement"]
+    assert (agreement["n"], agreement["failed"], agreement["same_score"], agreement["mean_difference"]) == (20, 0, 1.0, 0.0)
+    assert agreement["ci95"][0] < 1.0
+    assert calls == row["breakdown"]["judge_calls"]
+    assert [judge["model"] for judge in row["comparability"]["judge"]] == ["kimi-k3", "second"]
+    planned = json.loads(kvv_cli("plan", *asked(target.base_url, "http://127.0.0.1:9/v1", "--second-judge-model", "second")[1:], "--json").out)
+    alone = json.loads(kvv_cli("plan", *asked(target.base_url, "http://127.0.0.1:9/v1")[1:], "--json").out)
+    assert planned["judge_calls"] == 2 * alone["judge_calls"]
+
+
+def test_judges_that_differ_agree_on_the_share_they_agree_on() -> None:
+    case = the_cases()[0]
+    values = dict.fromkeys(("kvv_score", "official_score", "half_credit"), 1.0)
+    pairs = [
+        (case, Verdict(case=case.id, sample=n, outcome=Outcome.PASS, values=values, facts={"judge_calls": 2, "second_judge": {"kvv_score": second}}))
+        for n, second in enumerate((1.0, 1.0, 1.0, 0.5))
+    ]
+    context = Context(model="m", profile=load_profile("kimi-k3"), settings=Settings())
+    agreement = BeamSuite().metrics(pairs, context)[0].breakdown["judge_agreement"]
+    assert (agreement["n"], agreement["same_score"], agreement["mean_difference"]) == (4, 0.75, -0.125)
+
+
+def test_a_second_judge_that_is_the_first_is_refused(target: ReferenceServer, kvv_cli: Any) -> None:
+    ran = kvv_cli(*asked(target.base_url, target.base_url, "--second-judge-model", "kimi-k3"))
+    assert ran.code == 2
+    assert "--second-judge-model" in ran.said
+
+
+def test_the_plan_shows_what_a_judge_with_known_prices_costs() -> None:
+    named = {"base_url": "https://a.example/v1", "model": "kimi-k3", "judge_base_url": "https://j.example/v1"}
+    job = prepare(load_config({**named, "suites": ["beam"], "data": ["beam=fixture"], "judge_model": "kimi-k3"}, environ={}))
+    assert job.plan.judge_cost is not None
+    assert job.plan.judge_cost == pytest.approx(cost_of(load_profile("kimi-k3").prices, *job.plan.suites[0].judge_tokens))  # type: ignore[arg-type]
+    unknown = prepare(load_config({**named, "suites": ["beam"], "data": ["beam=fixture"], "judge_model": "some-judge"}, environ={}))
+    assert unknown.plan.judge_cost is None
 
 
 def test_a_rescored_run_has_the_same_verdicts(target: ReferenceServer, kvv_cli: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kvv.model import Choice, Observation, Outcome, Request, Shape, UsageReport
 from kvv.suites.streaming.checks import (
+    accounted_alike,
     arrives_over_time,
     choices,
     comes_in_pieces,
@@ -52,6 +53,7 @@ def test_every_case_can_fail(stage: Any) -> None:
         ("E09", "streaming/same/json/thinking-on"),
         ("C18", "streaming/text/script/mixed/thinking-on/stream"),
         ("C18", "streaming/text/script-fixed/thinking-on/stream"),
+        ("C27", "streaming/same/tokens/thinking-on"),
     ],
 )
 def test_a_known_fault_fails_the_case_made_for_it(stage: Any, fault: str, case: str) -> None:
@@ -178,6 +180,44 @@ def test_two_choices_are_two_whole_ones(stage: Any, case: Any) -> None:
     assert of((0, "ready", "stop"), (None, "ready", "stop")).reason == "choice-count"
     assert of((0, "ready", "stop"), (1, "ready", None)).reason == "choice-unfinished"
     assert of((0, "ready", "stop"), (1, "!!!!", "stop")).reason == "wrong-answer"
+
+
+ACCOUNTED = {"streamed": ["s1", "s2", "s3"], "whole": ["w1", "w2", "w3"], "before": "before"}
+
+
+@pytest.mark.parametrize(
+    ("streamed", "whole", "reason"),
+    [
+        ([9, 9, 9], [9, 9, 9], None),
+        ([12, 9, 9], [9, 9, 10], None),  # one text was read as other tokens than it was made of
+        ([10, 10, 9], [9, 9, 9], "tokens-lost"),
+        ([9, 9, 9], [9, 12, 12], "tokens-lost"),
+    ],
+)
+def test_streamed_and_whole_answers_account_alike_for_their_tokens(
+    stage: Any, case: Any, streamed: list[int], whole: list[int], reason: str | None
+) -> None:
+    """Each answer was charged so many tokens more than its text counts as history."""
+    siblings = {"before": stage.says(usage=stage.counts(50))}
+    for kind, missing in (("s", streamed), ("w", whole)):
+        for number, more in enumerate(missing, 1):
+            siblings[f"{kind}{number}"] = stage.says("391", usage=stage.counts(20, 40 + number + more))
+            siblings[f"after-{kind}{number}"] = stage.says(usage=stage.counts(50 + 40 + number))
+    found = accounted_alike(stage.look(case, stage.says(), siblings=siblings), ACCOUNTED)
+    assert (found and found.reason) == reason
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [({"s2": ("length", 9)}, "cut-by-length"), ({"w1": ("stop", None)}, "no-completion-tokens"), ({"after-s3": ("stop", None)}, "no-prompt-tokens")],
+)
+def test_what_was_not_counted_accounts_for_nothing(stage: Any, case: Any, broken: dict[str, Any], reason: str) -> None:
+    names = [*ACCOUNTED["streamed"], *ACCOUNTED["whole"]]
+    siblings = {name: stage.says(usage=stage.counts(50, 9)) for name in ["before", *names, *(f"after-{name}" for name in names)]}
+    for name, (finish, tokens) in broken.items():
+        siblings[name] = stage.says(finish=finish, **({} if tokens is None else {"usage": stage.counts(50, tokens)}))
+    found = accounted_alike(stage.look(case, stage.says(), siblings=siblings), ACCOUNTED)
+    assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, reason)
 
 
 def test_usage_stands_where_it_belongs(stage: Any, case: Any) -> None:

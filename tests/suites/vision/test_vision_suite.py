@@ -45,7 +45,7 @@ class Eyes:
         if self.wrong == "budget" and "max_tokens" not in request.body:
             return self.stage.refuses()
         pictures = [str(shown(part)) for part in parts if part["type"] == "image_url"]
-        usage = self.stage.counts(20 + (0 if self.wrong == "blind" else 50 * len(pictures)))
+        usage = self.stage.counts(20 + (0 if self.wrong == "blind" else 50 * len(pictures)) + (self.wrong == "bos" and bool(pictures)))
         return self.stage.says(self.answer(messages[-1], pictures), usage=usage)
 
     def answer(self, content: Any, pictures: list[str]) -> str:
@@ -85,8 +85,8 @@ def test_an_endpoint_that_is_greedy_beside_a_picture_fails_the_drawn_texts(stage
 def test_a_blind_endpoint_fails_all_that_must_be_seen(stage: Any) -> None:
     found = verdicts(stage, "blind")
     passing = {name.split("/")[1] for name, outcome in found.items() if outcome is not Outcome.FAIL}
-    # these ask for an answer or a refusal, whatever it says
-    assert passing == {"odd-size", "broken", "content-alone", "sampled"}
+    # these ask for an answer or a refusal, whatever it says, and pictures that are not counted at all are counted evenly
+    assert passing == {"odd-size", "broken", "content-alone", "sampled", "counted-evenly"}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,7 @@ def test_a_blind_endpoint_fails_all_that_must_be_seen(stage: Any) -> None:
         ("reversed", "vision/turns/1"),
         ("cache", "vision/swapped"),
         ("budget", "vision/default-budget"),
+        ("bos", "vision/counted-evenly"),
         ("believes", "vision/broken/no-image"),
         ("believes", "vision/broken/svg"),
     ],
@@ -114,7 +115,9 @@ def test_a_crash_on_a_tiny_picture_fails_and_a_refusal_passes(stage: Any) -> Non
         return plain if request.purpose.startswith(("control", "between")) else (500, stage.refuses()[1])
 
     assert stage.against(SUITE, case, crashes).reason == "reproducible-500"
-    assert stage.against(SUITE, case, lambda request: stage.refuses()).outcome is Outcome.PASS
+    refuses_it = stage.against(SUITE, case, lambda request: plain if request.purpose == "control" else stage.refuses())
+    assert (refuses_it.outcome, refuses_it.reason) == (Outcome.PASS, "refused")
+    assert stage.against(SUITE, case, lambda request: stage.refuses()).outcome is Outcome.INCONCLUSIVE
 
 
 # --- checks ------------------------------------------------------------------------------------------------

@@ -1,0 +1,209 @@
+"""The bubblewrap backend: no daemon, no image. Each command gets namespaces of its own over one tree.
+
+Bound read-only are the system's programs and libraries (/usr and what points into it) and nothing else of the machine: no /etc but an
+invented one, no /home, no /root, no /var. /tmp and /dev/shm are new and small for each command. As root the sandbox runs as another user:
+root's processes are exempt from the limit on processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kvv.model import Command, Executed
+from kvv.sandbox.base import ENVIRONMENT, MIB, Limits, Sandbox, SandboxError, Session, Workspace, unpack
+from kvv.sandbox.folder import PREFIX, RunFolder, remove
+from kvv.sandbox.process import Bounds, Launch, run
+
+PROGRAM = "bwrap"
+INSTALL = "bubblewrap (apt-get install bubblewrap)"
+
+#: who runs the sandbox when we are root, on the outside; inside it is always INSIDE
+OUTSIDE_ROOT = 64_321
+INSIDE = "1000"
+
+#: system folders that are links into /usr on most systems and folders of their own on the others
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+#: of /etc only what the dynamic linker and the chosen alternatives need
+ETC = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
+
+PASSWD = f"agent:x:{INSIDE}:{INSIDE}:agent:/tmp:/bin/bash\n"
+GROUP = f"agent:x:{INSIDE}:\n"
+
+#: set inside, where the count of processes is the sandbox's own
+_LIMITED = 'ulimit -c 0 -u "$1" -d "$2" -f "$3"; shift 3; exec "$@"'
+
+PROBE = ("bash", "-c", "command -v git >/dev/null || { echo git; exit 9; }; command -v python3 >/dev/null || { echo python3; exit 9; }")
+
+
+class Bubblewrap(Sandbox):
+    name = "bwrap"
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._folder = RunFolder()
+        self._slots = asyncio.Semaphore(os.cpu_count() or 1)
+
+    def missing(self) -> str:
+        if shutil.which(PROGRAM) is None:
+            return f"{INSTALL} is not installed"
+        try:
+            with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+                session = _Session(Path(name), self._limits, self._slots)
+                tried = subprocess.run(  # noqa: S603 our own command line
+                    session.argv(PROBE),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    timeout=30,
+                    check=False,
+                    **_identity(),
+                )
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"{PROGRAM} does not run ({error})"
+        said = " ".join(tried.stdout.decode("utf-8", "replace").split())
+        if tried.returncode == 9:
+            return f"{said} is not installed"
+        return "" if tried.returncode == 0 else f"{PROGRAM} does not run here ({said[:200]})"
+
+    def refuses(self, workspace: Workspace) -> str:
+        return "" if workspace.bundle else "its instances come as container images: a Docker or Podman socket is needed"
+
+    async def open(self, workspace: Workspace) -> Session:
+        if refusal := self.refuses(workspace):
+            raise SandboxError(refusal)
+        try:
+            session = _Session(await asyncio.to_thread(self._folder.new), self._limits, self._slots, workspace.workdir)
+        except OSError as error:
+            raise SandboxError(f"no folder for a sandbox: {error}") from error
+        try:
+            await unpack(session, workspace)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._folder.close)
+
+
+class _Session(Session):
+    def __init__(self, folder: Path, limits: Limits, slots: asyncio.Semaphore, workdir: str = "/testbed") -> None:
+        self._folder = folder
+        self._limits = limits
+        self._slots = slots
+        self._workdir = workdir
+        self._tree = folder / "tree"
+        self._tree.mkdir()
+        for name, text in (("passwd", PASSWD), ("group", GROUP)):
+            (folder / name).write_text(text, "ascii")
+        folder.chmod(0o711)
+        if os.getuid() == 0:
+            os.chown(self._tree, OUTSIDE_ROOT, OUTSIDE_ROOT)
+
+    async def run(self, command: Command) -> Executed:
+        async with self._slots:
+            return await self._run(command)
+
+    async def _run(self, command: Command) -> Executed:
+        limits = self._limits
+        bounds = Bounds(
+            timeout_s=command.timeout_s, output_limit=command.output_limit, memory=limits.memory, disk=limits.disk, tree=self._tree
+        )
+        listen, tell = os.pipe()
+        options: dict[str, Any] = {"pass_fds": (tell,), "cwd": "/", "env": {}, **_identity()}
+        closed = False
+
+        def started() -> None:
+            nonlocal closed
+            os.close(tell)
+            closed = True
+
+        try:
+            launch = Launch(argv=self.argv(command.argv, tell), stdin=command.stdin, options=options, started=started)
+            ended = await run(launch, bounds)
+            status = await asyncio.to_thread(_read_all, listen)
+        except OSError as error:
+            raise SandboxError(f"{PROGRAM} cannot be started: {error}") from error
+        finally:
+            os.close(listen)
+            if not closed:
+                os.close(tell)
+        if not ended.killed and _exit_code(status) is None:
+            raise SandboxError(f"{PROGRAM} failed: {' '.join(ended.output.split())[-300:]}")
+        code = None if ended.killed == "time" else _exit_code(status) if not ended.killed else 137
+        return Executed(
+            exit_code=code,
+            output=ended.output,
+            timed_out=ended.killed == "time",
+            seconds=ended.seconds,
+            elided=ended.elided,
+            killed=ended.killed,
+        )
+
+    def argv(self, command: tuple[str, ...], status: int | None = None) -> list[str]:
+        limits = self._limits
+        limited = ["bash", "-c", _LIMITED, "limits", str(limits.processes), str(limits.memory // 1024), str(limits.file // 1024)]
+        told = [] if status is None else ["--json-status-fd", str(status)]
+        return [PROGRAM, *_namespaces(), *self._mounts(), *_environment(), *told, "--", *limited, *command]
+
+    def _mounts(self) -> Iterator[str]:
+        yield from ("--ro-bind", "/usr", "/usr")
+        for name in SYSTEM:
+            if os.path.islink(name):
+                yield from ("--symlink", os.readlink(name), name)
+            elif os.path.isdir(name):
+                yield from ("--ro-bind", name, name)
+        for name in ETC:
+            yield from ("--ro-bind-try", name, name)
+        for name in ("passwd", "group"):
+            yield from ("--ro-bind", str(self._folder / name), f"/etc/{name}")
+        yield from ("--proc", "/proc", "--dev", "/dev", "--size", str(64 * MIB), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108
+        yield from ("--size", str(self._limits.scratch), "--tmpfs", "/tmp")  # noqa: S108 inside the sandbox
+        yield from ("--bind", str(self._tree), self._workdir, "--chdir", self._workdir, "--remount-ro", "/")
+
+    async def close(self) -> None:
+        await asyncio.to_thread(remove, self._folder)
+
+
+def _namespaces() -> list[str]:
+    unshared = [f"--unshare-{name}" for name in ("user", "pid", "net", "ipc", "uts", "cgroup-try")]
+    return [*unshared, "--hostname", "sandbox", "--uid", INSIDE, "--gid", INSIDE, "--cap-drop", "ALL", "--die-with-parent", "--new-session"]
+
+
+def _environment() -> Iterator[str]:
+    yield "--clearenv"
+    for name, value in ENVIRONMENT.items():
+        yield from ("--setenv", name, value)
+
+
+def _identity() -> dict[str, Any]:
+    return {"user": OUTSIDE_ROOT, "group": OUTSIDE_ROOT, "extra_groups": []} if os.getuid() == 0 else {}
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, 4096):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _exit_code(status: bytes) -> int | None:
+    """What bubblewrap says of the command's end; None where it never ran. The command cannot write here."""
+    for line in status.decode("ascii", "replace").splitlines():
+        try:
+            code = json.loads(line).get("exit-code")
+        except (ValueError, AttributeError):
+            continue
+        if isinstance(code, int):
+            return code
+    return None
+
+

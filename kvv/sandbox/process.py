@@ -1,0 +1,192 @@
+"""One command as a process of this machine: fed, read within bounds, watched, and ended with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kvv.sandbox.output import Kept
+
+#: seconds between two looks at a running command's memory
+MEMORY_EVERY_S = 0.2
+#: seconds between two looks at its disk, and how many times longer than the look itself
+DISK_EVERY_S, DISK_REST = 0.5, 10
+#: how long a killed command's pipes may take to close
+CLOSING_S = 2.0
+_CHUNK = 1 << 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Bounds:
+    """What ends a command. ``memory`` in bytes over the whole process tree, ``disk`` in bytes under ``tree``."""
+
+    timeout_s: float
+    output_limit: int
+    memory: int
+    disk: int
+    tree: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class Ended:
+    """``killed`` says which bound ended it: time, memory, disk; "" where it ended by itself."""
+
+    code: int | None
+    output: str
+    elided: int
+    killed: str
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """``options`` go to the process constructor (user, pass_fds...); ``started`` is called once it runs."""
+
+    argv: Sequence[str]
+    stdin: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    started: Callable[[], None] = lambda: None
+
+
+async def run(launch: Launch, bounds: Bounds) -> Ended:
+    """Raises OSError where the process cannot be started. Cancelled, it kills first."""
+    began = time.monotonic()
+    feed = PIPE if launch.stdin else DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *launch.argv, stdin=feed, stdout=PIPE, stderr=STDOUT, start_new_session=True, limit=_CHUNK, **launch.options
+    )
+    launch.started()
+    kept = Kept(bounds.output_limit)
+    killed = ""
+    reading = asyncio.ensure_future(_talk(process, launch.stdin.encode("utf-8", "surrogatepass"), kept))
+    watching = asyncio.ensure_future(_watch(process, bounds))
+    try:
+        done, _ = await asyncio.wait({reading, watching}, timeout=bounds.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if reading not in done:
+            killed = watching.result() if watching in done else "time"
+    finally:
+        watching.cancel()
+        _kill(process)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(reading), CLOSING_S)
+        reading.cancel()
+        await _exited(process)
+        # nobody may read a pipe that a process outside our reach holds open; there is no public way to say so
+        process._transport.close()  # type: ignore[attr-defined]
+    text = kept.text()
+    code = None if killed == "time" else process.returncode
+    return Ended(code=code, output=text, elided=kept.elided, killed=killed, seconds=time.monotonic() - began)
+
+
+async def _talk(process: Process, stdin: bytes, kept: Kept) -> None:
+    """Until the command has ended: what it left behind may hold the pipe open for ever."""
+    writing = asyncio.ensure_future(_write(process, stdin))
+    listening = asyncio.ensure_future(_listen(process, kept))
+    try:
+        await _exited(process)
+        # the pipe's remaining bytes; whoever else holds it gets no time
+        _kill(process)
+        await asyncio.wait({listening}, timeout=CLOSING_S)
+    finally:
+        for task in (writing, listening):
+            task.cancel()
+
+
+async def _exited(process: Process) -> None:
+    """``wait`` alone may wait for the pipes too, which a left-behind process holds open."""
+    waiting = asyncio.ensure_future(process.wait())
+    while process.returncode is None:
+        await asyncio.wait({waiting}, timeout=0.05)
+    waiting.cancel()
+
+
+async def _listen(process: Process, kept: Kept) -> None:
+    assert process.stdout is not None
+    while chunk := await process.stdout.read(_CHUNK):
+        kept.feed(chunk)
+
+
+async def _write(process: Process, data: bytes) -> None:
+    if process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+def _kill(process: Process) -> None:
+    """All that it started and that can be found; in a PID namespace the rest ends with it."""
+    for pid in list(descendants(process.pid))[1:]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _watch(process: Process, bounds: Bounds) -> str:
+    """Which bound was broken; looks until it is cancelled."""
+    next_disk = time.monotonic() + DISK_EVERY_S
+    while True:
+        await asyncio.sleep(MEMORY_EVERY_S)
+        if bounds.memory and _too_much(process.pid, bounds.memory):
+            return "memory"
+        if bounds.disk and time.monotonic() >= next_disk:
+            before = time.monotonic()
+            if await asyncio.to_thread(disk_usage, bounds.tree, bounds.disk) > bounds.disk:
+                return "disk"
+            next_disk = time.monotonic() + max(DISK_EVERY_S, DISK_REST * (time.monotonic() - before))
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The process and all that it started, as Linux shows them; nothing on other systems."""
+    waiting = [pid]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{found}/task"):
+                waiting += map(int, Path(f"/proc/{found}/task/{thread}/children").read_text("ascii").split())
+
+
+def _too_much(pid: int, limit: int) -> bool:
+    """The cheap look first; pages that forked processes share count once only in the dear one."""
+    return sum(map(resident, descendants(pid))) > limit and sum(map(proportional, descendants(pid))) > limit
+
+
+def resident(pid: int) -> int:
+    """Bytes of the process in memory, without files."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = Path(f"/proc/{pid}/statm").read_text("ascii").split()
+        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def proportional(pid: int) -> int:
+    """Bytes of the process in memory, shared ones divided by the number of those who share them."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
+            if line.startswith("Pss_Anon:"):
+                return int(line.split()[1]) * 1024
+    return resident(pid)
+
+
+def disk_usage(tree: Path, enough: int) -> int:
+    """Allocated bytes under ``tree``; stops counting beyond ``enough``."""
+    total, waiting = 0, [str(tree)]
+    while waiting and total <= enough:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return total

@@ -1,0 +1,93 @@
+"""Which folders are runs, and which of them is the newest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kvv.verbs.drive
+from kvv.config import ConfigError, RunConfig
+from kvv.runfolder import CONFIG, STORE, find_run, runs_under, write_config
+from kvv.store import Store, StoreError
+
+SECOND = "20260101T000000Z"
+
+
+def a_run(root: Path, name: str, *, put_ns: int | None = None) -> Path:
+    folder = root / name
+    folder.mkdir(parents=True)
+    Store.create(folder / STORE, {}).close()
+    write_config(folder, RunConfig())
+    if put_ns is not None:
+        os.utime(folder / CONFIG, ns=(put_ns, put_ns))
+    return folder
+
+
+def test_of_runs_of_the_same_second_the_last_is_the_one_that_began_last(tmp_path: Path) -> None:
+    second_ns = 1_767_225_600 * 10**9
+    order = ["f00000", "a00000", "c00000", "b00000"]
+    made = [a_run(tmp_path, f"{SECOND}-local-m-{hash_}", put_ns=second_ns + 1_000_000 * number) for number, hash_ in enumerate(order)]
+    assert runs_under(tmp_path) == made
+    assert find_run("last", str(tmp_path)) == made[-1]
+
+
+def test_the_name_says_when_a_copied_run_began_and_run_toml_when_a_renamed_one_did(tmp_path: Path) -> None:
+    copied = a_run(tmp_path, "20250101T000000Z-local-m-ffffff")  # its file is the newest of all
+    renamed = a_run(tmp_path, "zz-baseline", put_ns=1_750_000_000 * 10**9)  # June 2025
+    newest = a_run(tmp_path, f"{SECOND}-local-m-000000", put_ns=1)
+    assert runs_under(tmp_path) == [copied, renamed, newest]
+
+
+@pytest.mark.parametrize("left", ["nothing", "empty store", "store without configuration", "unnamed configuration"])
+def test_what_a_killed_start_left_is_no_run(left: str, tmp_path: Path) -> None:
+    usable = a_run(tmp_path, f"{SECOND}-local-m-000000")
+    broken = a_run(tmp_path, "20270101T000000Z-local-m-000000")
+    match left:
+        case "nothing":
+            shutil.rmtree(broken)
+            broken.mkdir()
+        case "empty store":
+            (broken / CONFIG).unlink()
+            (broken / STORE).write_bytes(b"")
+        case "store without configuration":
+            (broken / CONFIG).unlink()
+        case _:
+            (broken / CONFIG).rename(broken / f".{CONFIG}")
+    assert find_run("last", str(tmp_path)) == usable
+    with pytest.raises(ConfigError, match="no run"):
+        find_run(broken.name, str(tmp_path))
+
+
+def test_a_run_can_be_found_only_when_its_store_holds_the_whole_plan(kvv_cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+
+    def watched(folder: Path, config: RunConfig) -> None:
+        assert not runs_under(folder.parent)
+        with Store.open(folder / STORE, read_only=True) as store:
+            held.append(len(list(store.cases())))
+            assert store.meta()["model"] == "kimi-k3"
+        write_config(folder, config)
+
+    monkeypatch.setattr(kvv.verbs.drive, "write_config", watched)
+    assert kvv_cli("run", "aime2025", "--limit", "3").code in (0, 3)
+    assert held == [3]
+
+
+def test_a_start_that_fails_leaves_no_folder(kvv_cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(job: object, store: object) -> None:
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(kvv.verbs.drive, "_put_plan", full)
+    ran = kvv_cli("run", "aime2025", "--limit", "1")
+    assert ran.code in (2, 4)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_two_runs_started_in_a_row_are_told_apart(kvv_cli: Any) -> None:
+    for seed in range(4):
+        ran = kvv_cli("run", "aime2025", "--limit", "1", "--seed", str(seed))
+        assert ran.report["seed"] == seed

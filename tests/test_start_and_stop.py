@@ -1,0 +1,140 @@
+"""How a command begins and ends: what it imports before it knows that it is needed, and what a signal finds at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kvv.cli
+import kvv.verbs.drive
+from kvv.cli import main
+
+HEAVY = {"numpy", "scipy", "aiohttp", "pandas", "datasets", "jinja2", "sympy", "rich"}
+
+
+def imported_by(*arguments: str) -> set[str]:
+    code = (
+        "import json, sys\n"
+        "from kvv.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=True)
+    return set(json.loads(ended.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "not_even"),
+    [
+        (("--help",), {"pydantic", "sqlite3", "asyncio"}),
+        (("run", "--help"), {"pydantic", "sqlite3", "asyncio"}),
+        (("frob",), {"pydantic"}),
+        (("run", "--limit", "x"), {"pydantic"}),
+        (("run", "--limit", "0"), set()),
+        (("run", "--header-env", "Host=X"), set()),
+        (("resume", "nowhere"), set()),
+        (("list", "rules"), set()),
+        (("list", "profiles"), set()),
+    ],
+)
+def test_what_needs_no_run_imports_nothing_that_a_run_needs(arguments: tuple[str, ...], not_even: set[str]) -> None:
+    assert not imported_by(*arguments) & (HEAVY | not_even)
+
+
+@pytest.mark.parametrize("what", ["suites", "cases"])
+def test_listing_the_suites_needs_no_statistics(what: str) -> None:
+    assert not imported_by("list", what) & {"scipy", "aiohttp", "sympy", "jinja2"}
+
+
+# --- signals ---------------------------------------------------------------------------------------
+
+STOPPED = """
+import os, sys
+from kvv.cli import main
+import kvv.{module} as module
+def stop(*a, **k):
+    os.kill(os.getpid(), {number})
+    raise AssertionError("the signal came to nothing")
+module.{name} = stop
+sys.exit(main(sys.argv[1:]))
+"""
+
+MOMENTS = [
+    ("cli", "build_parser"),
+    ("cli", "_verb"),
+    ("verbs.drive", "_put_plan"),
+    ("verbs.drive", "execute"),
+    ("verbs.drive", "finish"),
+]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("module", "name"), MOMENTS)
+def test_a_signal_at_any_moment_is_one_line_and_exit_code_130(module: str, name: str, number: signal.Signals, tmp_path: Path) -> None:
+    code = STOPPED.format(module=module, name=name, number=int(number))
+    command = [sys.executable, "-c", code, "run", "aime2025", "--limit", "1", "--out", str(tmp_path), "-q"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 130, ended
+    assert "Traceback" not in ended.stderr
+    (line,) = ended.stderr.splitlines()
+    folders = list(tmp_path.iterdir())
+    if name in ("execute", "finish"):
+        assert line == f"kvv: interrupted; continue with: kvv resume {folders[0]}"
+    else:
+        assert line == "kvv: interrupted"
+        assert folders == []
+
+
+def test_the_handler_is_there_before_anything_else_and_gone_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def looked() -> Any:
+        seen.append(signal.getsignal(signal.SIGTERM))
+        raise SystemExit(0)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(kvv.cli, "build_parser", looked)
+    with pytest.raises(SystemExit):
+        main([])
+    assert seen != [before]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_program_may_call_the_command_line_from_another_thread() -> None:
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(main(["report", "nowhere"])))
+    thread.start()
+    thread.join()
+    assert codes == [2]
+
+
+def test_a_run_that_was_stopped_says_how_to_go_on_even_when_quiet(kvv_cli: Any) -> None:
+    ran = kvv_cli("run", "aime2025", "--samples", "2", "--max-requests", "5", "-q")
+    assert ran.code == 5
+    assert ran.err.splitlines()[-1] == f"kvv: stopped (max-requests); continue with: kvv resume {ran.folder} --max-requests MORE"
+    ended = kvv_cli("run", "aime2025", "--limit", "1", "-q")
+    assert "continue with" not in ended.said
+
+
+def test_a_folder_with_blanks_is_quoted_for_the_shell(tmp_path: Path) -> None:
+    assert kvv.verbs.drive.continuation(tmp_path / "a b") == f"kvv resume '{tmp_path / 'a b'}'"
+
+
+def test_an_unreachable_endpoint_is_named_even_when_quiet(kvv_cli: Any) -> None:
+    ran = kvv_cli("check", "usage", "--base-url", "http://127.0.0.1:1/v1", "--model", "m", "-q")
+    assert ran.code == 3
+    verdict, trouble, folder = ran.out.splitlines()
+    assert verdict.startswith("INCONCLUSIVE")
+    assert "nothing accepts connections there" in trouble
+    assert folder == str(ran.folder)
+    assert os.path.isdir(folder)
