@@ -81,9 +81,10 @@ def _keys(suite: SuiteResult) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairResult:
-    """``difference`` is None without a sample that both sides concluded. ``p`` is two-sided and counts what is open against the
-    difference seen; ``adjusted`` is Benjamini and Hochberg's. ``worst`` and ``best``: D with the open samples all against and all for
-    the second run. ``test`` names where p comes from. ``gained`` and ``lost``: cases that only the second, only the first run has right (or has more right)."""
+    """``difference`` is None without a sample that both sides concluded. ``p`` is two-sided, from the test that ``test`` names, and counts
+    what is open against the difference seen; ``adjusted`` is Benjamini and Hochberg's. ``worst`` and ``best``: D with the open samples all
+    against and all for the second run. ``gained`` and ``lost``: cases of which only the second, only the first run is right, or more often right.
+    """
 
     first: int
     second: int
