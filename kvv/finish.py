@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from kvv.config import ConfigError, RunConfig
@@ -19,7 +20,7 @@ from kvv.report.view import RunView
 from kvv.run import Ending
 from kvv.runview import PlannedVerdicts, build_view
 from kvv.store import Store, WriteError
-from kvv.suite import SuiteKind
+from kvv.suite import Result, SuiteKind
 
 #: the disk is full, over quota, or failed: nothing the user wrote on the command line
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -79,7 +80,8 @@ def write_suite_files(store: Store, folder: Path) -> None:
     """What suites have beside the reports, such as predictions that another grader can read."""
     for recorded in recorded_suites(store.meta()):
         pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
-        for name, content in recorded.suite.files(pairs, recorded.context):
+        results = (Result(case=case, verdict=verdict, replies=partial(store.replies, case.id, case.sample)) for case, verdict in pairs)
+        for name, content in recorded.suite.files(results, recorded.context):
             path = (folder / name).resolve()
             if not path.is_relative_to(folder.resolve()):
                 raise ValueError(f"{recorded.suite.id} names a file outside of the run's folder: {name!r:.100}")

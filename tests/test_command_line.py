@@ -22,8 +22,7 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
     assert ran.code == 0, ran.said
     assert ran.out.startswith("PASS, ")
     assert str(ran.folder) in ran.out
-    # beside them the predictions of swebench, where there is a sandbox
-    assert {path.name for path in ran.folder.iterdir()} - {"swebench"} == FILES
+    assert {path.name for path in ran.folder.iterdir()} - {"swebench"} == FILES  # its predictions, where there is a sandbox
     assert len(ran.folder.name) < 100
     assert not set(ran.folder.name) & set(":/\\ ")
     report = ran.report

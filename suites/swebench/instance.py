@@ -8,12 +8,14 @@ from typing import Any
 
 from kvv.suite import Context
 from kvv.suites.swebench.agent import AGENT, AGENT_VERSION
+from kvv.suites.swebench.harbor import VERIFIER
 from kvv.suites.swebench.known_bad import known_bad
 from kvv.suites.swebench.logs import END, START, UnknownParserError, parser_for
 from kvv.suites.swebench.patches import files_of
 
 WORKDIR = "/testbed"
 MODES = ("tools", "text")
+SETS = ("verified", "lite", "full", "multilingual")
 
 #: mini-swe-agent's published limits: steps, US dollars, seconds a command; no limit on the agent's whole time
 STEPS, COST, COMMAND_S = 250, 3.0, 60.0
@@ -37,23 +39,33 @@ _TEST_COMMANDS: Mapping[str, str] = {
 _NO_TESTS = (".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
 
 
+def variant_of(variant: str) -> tuple[str, str] | None:
+    """The set and the agent's mode that a variant names, in any order; None where it names anything else."""
+    parts = variant.split("-") if variant else []
+    sets, modes = [part for part in parts if part in SETS], [part for part in parts if part in MODES]
+    if len(sets) + len(modes) != len(parts) or len(sets) > 1 or len(modes) > 1:
+        return None
+    return (sets[0] if sets else SETS[0], modes[0] if modes else MODES[0])
+
+
 def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """JSON-like. ``unusable`` says why a row cannot be graded: its case is a SKIP with that reason, not a row less."""
     settings, prices = context.settings, context.profile.prices
-    own = bool(row.get("bundle"))
+    own, task = bool(row.get("bundle")), row.get("task")
     return {
         "instance": row["instance_id"],
         "repo": row["repo"],
         "stratum": row["repo"],
         "task": row["problem_statement"],
-        "mode": settings.variant if settings.variant in MODES else MODES[0],
-        "commits": False,
+        "mode": (variant_of(settings.variant) or ("", MODES[0]))[1],
+        "commits": task is not None,
         "body": context.body([]),
         "stream": settings.stream,
-        "limits": {"steps": STEPS, "cost": COST, "command_s": COMMAND_S, "agent_s": 0},
+        "limits": {"steps": STEPS, "cost": COST, "command_s": COMMAND_S, "agent_s": task["agent_s"] if task else 0},
         "prices": None if prices is None else {"input": prices.input, "cached": prices.cached, "output": prices.output},
         "sandbox": _sandbox(row),
         "grade": _grade(row),
+        "task_files": task,
         "agent": f"{AGENT} {AGENT_VERSION}",
         "known_bad": known_bad(row["instance_id"]),
         "unusable": _unusable(row),
@@ -78,7 +90,7 @@ def _grade(row: Mapping[str, Any]) -> dict[str, Any]:
         "base": row["base_commit"],
         "test_patch": row["test_patch"],
         "reference": row.get("patch") or "",
-        "eval_script": row.get("eval_script") or eval_script(row),
+        "eval_script": row.get("eval_script") or ("" if row.get("task") else eval_script(row)),
         "log_parser": _parser(row),
         "fail_only": str(row.get("eval_type") or "").lower() == "fail_only",
         "f2p": list(row["FAIL_TO_PASS"]),
@@ -95,6 +107,9 @@ def _parser(row: Mapping[str, Any]) -> str:
 
 
 def _unusable(row: Mapping[str, Any]) -> str:
+    task = row.get("task")
+    if task is not None:
+        return "" if VERIFIER in task["files"] else f"the task has no tests/{VERIFIER}"
     try:
         parser_for(row.get("log_parser") or "", row["repo"])
     except UnknownParserError as error:

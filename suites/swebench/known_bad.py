@@ -26,9 +26,9 @@ KNOWN_BAD: Mapping[str, str] = {
     "sphinx-doc__sphinx-10323": _GOLD,
     "sphinx-doc__sphinx-10435": _GOLD,
     "sympy__sympy-13091": _AT_TIMES,
-    "koota": f"{_DEEP}/1",
+    "koota-entity-snapshot-rollback": f"{_DEEP}/1",
     "prometheus-transactional-reload-status": f"{_DEEP}/52",
-    "langchain": f"{_DEEP}/12",
+    "langchain-request-coalescing": f"{_DEEP}/12",
 }
 
 

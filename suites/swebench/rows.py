@@ -12,9 +12,6 @@ from kvv.metrics import GroupTally, MeanTally, Metric
 from kvv.model import Case, Outcome, Stat, Verdict
 from kvv.suite import Context
 
-#: variants of the data set
-SETS = ("verified", "lite", "full", "multilingual")
-
 RULES: Mapping[str, str] = {
     "resolved": "all FAIL_TO_PASS and PASS_TO_PASS tests succeed, and the patch leaves the test runner's configuration alone",
     "official_resolved": "as the official harness: all FAIL_TO_PASS and PASS_TO_PASS tests succeed",
@@ -94,7 +91,8 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
             concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
             repositories.add(case.inputs["repo"], verdict.values.get("resolved", 0.0) if concluded else None)
     facts = comparability(version, tally, context)
-    first = {"rule": RULES["resolved"], "repositories": repositories.table(), **tally.table()}
+    pages = "swebench/logs/<model>/<instance>/trajectory.html in the run's folder"
+    first = {"rule": RULES["resolved"], "trajectories": pages, "repositories": repositories.table(), **tally.table()}
     found = [
         resolved.stat(breakdown=first, comparability=facts),
         official.stat(breakdown={"rule": RULES["official_resolved"]}, comparability=facts),

@@ -13,22 +13,27 @@ from urllib.parse import quote
 
 from kvv.answers import KeyEntry
 from kvv.model import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
-from kvv.suite import Context, Dataset, Suite, SuiteKind
+from kvv.report.document import html
+from kvv.suite import Context, Dataset, Result, Suite, SuiteKind
 from kvv.suites.swebench import rows
 from kvv.suites.swebench.agent import Trajectory, agent
 from kvv.suites.swebench.grading import Graded, grade, official_report
-from kvv.suites.swebench.instance import MODES, inputs_of
+from kvv.suites.swebench.harbor import collect, grade_task
+from kvv.suites.swebench.instance import inputs_of, variant_of
+from kvv.suites.swebench.trajectory import page
 
 SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
 REQUIREMENT = "An agent that works through the endpoint resolves the issue: tests that failed pass, and those that passed still do."
 
+#: the page's name in the folder of its instance
+PAGE = "trajectory.html"
 #: characters of a patch that a verdict's facts keep
 PATCH_LIMIT = 400_000
 
 
 class SwebenchSuite(Suite):
-    """One case per instance. Variants: ``tools`` (a bash tool, the default) and ``text`` (one fenced block an answer)."""
+    """One case per instance. The agent calls a bash tool, or, in the variant ``text``, writes one fenced block an answer."""
 
     id = "swebench"
     title = "SWE-bench (coding agent)"
@@ -40,8 +45,9 @@ class SwebenchSuite(Suite):
     needs = ("sandbox",)
 
     def data_variant(self, variant: str) -> str:
-        """A set; the agent's modes and other suites' variants are not ours."""
-        return variant if variant in rows.SETS else ""
+        """``lite``, ``text``, ``lite-text``: a set, the agent's mode, or both. Other suites' variants are not ours."""
+        chosen = variant_of(variant)
+        return "" if chosen is None or not variant else chosen[0]
 
     def cases(self, context: Context) -> list[Case]:
         """Instance ids are the public ones."""
@@ -85,19 +91,24 @@ class SwebenchSuite(Suite):
             if row.get("right") and row.get("wrong")
         ]
 
-    def files(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> Iterator[tuple[str, str]]:
-        """``predictions.jsonl`` and one ``report.json`` an instance, as the official harness writes them: anybody can grade again."""
-        model = context.model.replace("/", "__")
+    def files(self, results: Iterable[Result], context: Context) -> Iterator[tuple[str, str]]:
+        """``predictions.jsonl`` and one ``report.json`` an instance, as the official harness writes them: anybody can grade again.
+
+        And a page with every step of the agent.
+        """
+        model = quote(context.model.replace("/", "__"), safe="")
         predictions: dict[int, list[str]] = {}
-        for case, verdict in verdicts:
-            patch = verdict.facts.get("patch")
+        for result in results:
+            case, verdict = result.case, result.verdict
+            number = f".{case.sample}" if case.sample else ""
+            instance, patch = case.inputs["instance"], verdict.facts.get("patch")
+            folder = f"swebench/logs{number}/{model}/{quote(instance, safe='')}"
+            if "exit" in verdict.facts:
+                yield f"{folder}/{PAGE}", html(page(case, verdict, _play(case), result.replies()))
             if patch is None:
                 continue
-            number = f".{case.sample}" if case.sample else ""
-            instance = case.inputs["instance"]
             line = {"instance_id": instance, "model_name_or_path": context.model, "model_patch": patch}
             predictions.setdefault(case.sample, []).append(json.dumps(line, ensure_ascii=False))
-            folder = f"swebench/logs{number}/{quote(model, safe='')}/{quote(instance, safe='')}"
             yield f"{folder}/report.json", json.dumps(official_report(instance, patch, verdict.facts), indent=4) + "\n"
             yield f"{folder}/patch.diff", patch
         for sample, lines in sorted(predictions.items()):
@@ -119,7 +130,12 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
     if went.verdict is not None:
         yield Done(verdict=_ended_by_the_endpoint(case, went))
         return
-    graded = yield from grade(case, went.submission)
+    if case.inputs["commits"]:
+        # only commits count, however the agent ended
+        went.submission, failed = yield from collect(case)
+        graded = Graded(reason=failed) if failed else (yield from grade_task(case, went.submission))
+    else:
+        graded = yield from grade(case, went.submission)
     yield Done(verdict=_verdict(case, went, graded))
 
 
@@ -149,22 +165,30 @@ def _ended_by_the_endpoint(case: Case, went: Trajectory) -> Verdict:
 
 def _verdict(case: Case, went: Trajectory, graded: Graded) -> Verdict:
     """An agent that ended without submitting has an empty patch; its exit says why. A time-out under emulation says nothing."""
-    submitted = went.exit == "submitted"
+    submitted = went.exit == "submitted" or case.inputs["commits"]
     reason = graded.reason if submitted else went.exit
-    slow = graded.emulated and graded.reason == "test-timeout"
-    outcome = Outcome.INCONCLUSIVE if slow else Outcome.PASS if graded.resolved else Outcome.FAIL
+    open_reason = _open_reason(graded)
+    undecided = bool(open_reason)
+    outcome = Outcome.INCONCLUSIVE if undecided else Outcome.PASS if graded.resolved else Outcome.FAIL
     return Verdict(
         case=case.id,
         sample=case.sample,
         outcome=outcome,
-        reason="emulated-timeout" if slow else reason,
+        reason=open_reason or reason,
         detail=graded.detail if submitted else f"the agent ended with {went.exit} after {went.turns} steps",
-        values={} if slow else {"resolved": float(graded.resolved), "official_resolved": float(graded.official)},
+        values={} if undecided else {"resolved": float(graded.resolved), "official_resolved": float(graded.official)},
         facts=went.facts() | _facts(case, went, graded),
         evidence=() if graded.resolved or not went.last else (Evidence(exchange=went.last),),
         scorer=SwebenchSuite.version,
         truncated=went.truncated,
     )
+
+
+def _open_reason(graded: Graded) -> str:
+    """Why nothing was found out about the patch, "" where something was."""
+    if graded.emulated and graded.reason == "test-timeout":
+        return "emulated-timeout"
+    return graded.reason if graded.reason == "verifier-crashed" else ""
 
 
 def _facts(case: Case, went: Trajectory, graded: Graded) -> dict[str, Any]:
@@ -182,4 +206,4 @@ def _facts(case: Case, went: Trajectory, graded: Graded) -> dict[str, Any]:
     return facts | ({"known_bad": case.inputs["known_bad"]} if case.inputs["known_bad"] else {})
 
 
-__all__: Sequence[str] = ("MODES", "SwebenchSuite", "case_id")
+__all__: Sequence[str] = ("SwebenchSuite", "case_id")

@@ -32,9 +32,11 @@ from kvv.model import (
     ToolCall,
     UsageReport,
 )
+from kvv.suite import Result
+from kvv.suites.swebench.instance import variant_of
 from kvv.suites.swebench.prompts import FENCE, MARK
 
-from .conftest import SUITE, Instance
+from .conftest import SUITE, Instance, context
 
 
 def answered(choice: Choice, *, status: int = 200, error: str = "", fault: Fault | None = None) -> tuple[Answered]:
@@ -276,3 +278,33 @@ def test_a_time_out_of_the_tests_on_an_emulated_processor_says_nothing(case: Cas
     assert (slow.outcome, slow.reason) == (Outcome.INCONCLUSIVE, "emulated-timeout")
     native = verdict(step(case, *history, output("", code=None)))
     assert (native.outcome, native.reason) == (Outcome.FAIL, "test-timeout")
+
+
+def test_the_page_of_a_trajectory_shows_every_step_and_lets_no_text_out_of_its_place(case: Case) -> None:
+    evil = "<script>alert(1)</script>\x1b[2J\u202e"
+    first = call(run(f"echo '{evil}'"), reasoning=evil, reasoning_field="reasoning")
+    history: list[Reply] = [first, output(evil), call(run("s")), output(f"{MARK}\n\n")]
+    found = verdict(step(case, *history))
+    (name, text), *_ = SUITE.files([Result(case=case, verdict=found, replies=lambda: history)], context())
+    assert name == "swebench/logs/kimi-k3/kvv__intervals-1/trajectory.html"
+    assert "<script>alert" not in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 3
+    assert "empty-patch" in text
+
+
+@pytest.mark.parametrize(
+    ("variant", "data", "mode"),
+    [("", "", "tools"), ("lite", "lite", "tools"), ("text", "verified", "text"), ("lite-text", "lite", "text"), ("tools-full", "full", "tools")],
+)
+def test_a_variant_names_a_set_and_a_mode(variant: str, data: str, mode: str) -> None:
+    assert SUITE.data_variant(variant) == data
+    chosen = variant_of(variant)
+    assert chosen is not None
+    assert chosen[1] == mode
+
+
+@pytest.mark.parametrize("variant", ["vision", "lite-full", "text-tools", "lite-", "-"])
+def test_what_is_no_variant_of_ours_is_not_taken(variant: str) -> None:
+    assert SUITE.data_variant(variant) == ""

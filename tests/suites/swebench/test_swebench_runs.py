@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +45,9 @@ def test_without_an_endpoint_some_are_solved_and_some_are_not_and_the_server_cou
     assert {tuple(line) for line in lines} == {("instance_id", "model_name_or_path", "model_patch")}
     reports = {path.parent.name: json.loads(path.read_text()) for path in ran.folder.glob("swebench/logs/kimi-k3/*/report.json")}
     assert sum(report[name]["resolved"] for name, report in reports.items()) == round(row["value"] * 6)
+    page = (ran.folder / "swebench/logs/kimi-k3/kvv__intervals-1/trajectory.html").read_text()
+    assert page.count("$ ") >= 8
+    assert "git apply --verbose" in page
     again = kvv_cli("score", str(ran.folder))
     assert "6 samples judged again, 0 verdicts changed" in again.said
 
@@ -58,9 +65,7 @@ def test_the_number_resolved_is_the_servers_own_count(kvv_cli: Run, sandbox: San
     assert counts["right"] == 0 if accuracy == 0 else 0 < counts["right"] < 6
 
 
-def test_a_stored_run_holds_every_command_and_replays_without_sandbox_or_server(
-    kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stored_run_holds_every_command_and_the_patch_that_was_submitted(kvv_cli: Run, sandbox: Sandbox) -> None:
     ran = kvv_cli("run", "swebench", "--case", "swebench/kvv__intervals-1")
     store = Store.open(ran.folder / "store.sqlite", read_only=True)
     try:
@@ -148,3 +153,32 @@ def test_files_of_a_run_stay_in_its_folder(kvv_cli: Run, sandbox: Sandbox, monke
     assert ran.code == 4
     assert "outside of the run's folder" in ran.err
     assert not list(tmp_path.rglob("evil"))
+
+
+def test_a_run_that_was_killed_begins_its_unfinished_instances_anew(kvv_cli: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+    place = Path("/tmp") / f"kvv-resumed-{os.getpid()}"  # noqa: S108 every part of the way must be open to the sandbox's user
+    place.mkdir(mode=0o711)
+    with server(1.0) as served:
+        arguments = ["run", "swebench", "--base-url", served.base_url, "--model", "kimi-k3", "--data", "swebench=fixture", "--yes"]
+        arguments += ["--case", "swebench/kvv__tasks-1", "--out", str(tmp_path / "out"), "-q"]
+        killed = subprocess.Popen([sys.executable, "-m", "kvv.cli", *arguments], env={**os.environ, "TMPDIR": str(place)})
+        end = time.monotonic() + 60
+        while not list(place.glob("kvv-sandbox-*/1/tree/.git/HEAD")) and time.monotonic() < end and killed.poll() is None:
+            time.sleep(0.01)
+        killed.kill()
+        killed.wait()
+        (folder,) = (tmp_path / "out").iterdir()
+        ran = kvv_cli("resume", str(folder), out=tmp_path / "out")
+    assert ran.row("swebench")["value"] == 1.0
+    store = Store.open(folder / "store.sqlite", read_only=True)
+    try:
+        replies = store.replies("swebench/kvv__tasks-1", 0)
+        asked = len(list(store.exchanges("swebench/kvv__tasks-1", 0)))
+    finally:
+        store.close()
+    assert len(replies) == 12
+    assert asked >= 5  # the dead attempt is kept
+    deadline = time.monotonic() + 15
+    while list(place.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    place.rmdir()
