@@ -29,9 +29,9 @@ def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
             images = tuple(sent_digest(picture) for picture in entry.pictures)
         except DataError:
             continue
-        right = Reply(text=entry.right_text, tool=entry.right_tool)
-        wrong = Reply(text=entry.wrong_text, tool=entry.wrong_tool)
-        found.append(Answer(suite=entry.suite, case=entry.case, prompt=entry.prompt, right=right, wrong=wrong, images=images))
+        right = Reply(text=entry.right_text, tool=entry.right_tool, turns=entry.right_turns)
+        wrong = Reply(text=entry.wrong_text, tool=entry.wrong_tool, turns=entry.wrong_turns)
+        found.append(Answer(suite=entry.suite, case=entry.case, prompt=entry.prompt, right=right, wrong=wrong, images=images, ease=entry.ease))
     return tuple(found)
 
 

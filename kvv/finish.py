@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from kvv.config import ConfigError, RunConfig
@@ -18,7 +20,7 @@ from kvv.report.view import RunView
 from kvv.run import Ending
 from kvv.runview import PlannedVerdicts, build_view
 from kvv.store import Store, WriteError
-from kvv.suite import SuiteKind
+from kvv.suite import Result, SuiteKind
 
 #: the disk is full, over quota, or failed: nothing the user wrote on the command line
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -64,6 +66,7 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     try:
         for name, render in FILES.items():
             (folder / name).write_text(render(view), "utf-8", newline="\n")
+        write_suite_files(store, folder)
     except OSError as error:
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
         raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
@@ -73,14 +76,41 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     return view.run.exit_code
 
 
+def write_suite_files(store: Store, folder: Path) -> None:
+    """What suites have beside the reports, such as predictions that another grader can read."""
+    for recorded in recorded_suites(store.meta()):
+        pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
+        results = (Result(case=case, verdict=verdict, replies=partial(store.replies, case.id, case.sample)) for case, verdict in pairs)
+        for name, content in recorded.suite.files(results, recorded.context):
+            path = (folder / name).resolve()
+            if not path.is_relative_to(folder.resolve()):
+                raise ValueError(f"{recorded.suite.id} names a file outside of the run's folder: {name!r:.100}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, "utf-8", errors="replace", newline="\n")
+
+
 def say(config: RunConfig, view: RunView, folder: Path) -> None:
     """The verdict on standard output, or report.json there under --json."""
     if config.json_output:
         sys.stdout.write(report_json.render(view))
         return
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        _tell_github(view)
     sys.stdout.write(text.brief(view) if config.quiet else text.render(view))
     sys.stdout.write(f"{'' if config.quiet else chr(10)}{text.plain(str(folder))}\n")
     sys.stdout.flush()
+
+
+def _tell_github(view: RunView) -> None:
+    """Annotations beside the job's log, and the report as the step's summary."""
+    sys.stdout.write(github.workflow_commands(view))
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        try:
+            with Path(summary).open("a", encoding="utf-8", newline="\n") as out:
+                out.write(github.render(view))
+        except OSError as error:
+            print(f"the step summary cannot be written: {error.strerror or error}", file=sys.stderr)
 
 
 def write_as_reference(path: Path, store: Store, view: RunView) -> None:

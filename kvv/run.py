@@ -30,7 +30,9 @@ from kvv.transport import Endpoint, EndpointError, Transport
 from kvv.workers import Workers
 
 #: reasons that a second try at the end of the run may mend; the rest would only repeat themselves
-NOT_TRIED_AGAIN = frozenset({"policy", "body-limit", "scorer-timeout", "scorer-died", "unstable-refusal", "control-not-answered", "cut-before-stop"})
+NOT_TRIED_AGAIN = frozenset(
+    {"policy", "body-limit", "scorer-timeout", "scorer-died", "emulated-timeout", "unstable-refusal", "control-not-answered", "cut-before-stop"}
+)
 #: how many inconclusive samples the end wave asks again at most
 END_WAVE = 2_000
 

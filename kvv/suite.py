@@ -7,7 +7,7 @@ A suite is data and pure functions: it opens no file, socket, clock or random so
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Ask, Case, Done, History, Request, Stat, Step, Verdict
+from kvv.model import Answered, Area, Ask, Case, Done, History, Reply, Request, Stat, Step, Verdict
 from kvv.outcome import unanswered
 from kvv.profile import Profile, ThinkMode
 from kvv.tokens import Tokenizer
@@ -122,6 +122,15 @@ class Context:
         return {**sent, "stream": settings.stream, "samples": settings.samples}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A concluded sample; ``replies`` reads all that its steps gave."""
+
+    case: Case
+    verdict: Verdict
+    replies: Callable[[], Sequence[Reply]]
+
+
 class Suite(ABC):
     """Base of every suite. ``version`` is the scorer's version: raise it when a verdict could change."""
 
@@ -174,6 +183,10 @@ class Suite(ABC):
         """What the reference endpoint answers to this data set's prompts, right and wrong; [] where it needs no key."""
         return ()
 
+    def files(self, results: Iterable[Result], context: Context) -> Iterable[tuple[str, str]]:
+        """Further files of a run's folder: path below it, and text."""
+        return ()
+
     @abstractmethod
     def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
         """One row per metric, exactly one of them primary; [] for suites judged case by case."""
@@ -217,6 +230,7 @@ BUILT_IN: Mapping[str, str] = {
     "mmmu_pro": "MmmuProSuite",
     "aime2025": "Aime2025Suite",
     "toolcall": "ToolcallSuite",
+    "swebench": "SwebenchSuite",
     "beam": "BeamSuite",
 }
 

@@ -7,7 +7,7 @@ that depend on each other: the same interval, and t or sign flips by cluster. Sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 
@@ -322,13 +322,3 @@ def outcome_of(case: CaseResult) -> Outcome:
     """A contract case's one verdict; of several samples the worst."""
     order = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.SKIP)
     return min((s.outcome for s in case.samples), key=order.index)
-
-
-def sample_means(suite: SuiteResult, measure: Measure) -> Mapping[str, float]:
-    """Case id -> mean of the concluded samples' values."""
-    found = {}
-    for case_id, case in suite.cases.items():
-        values = [v for s in case.samples if (v := _value(s, measure.key)) is not None]
-        if values:
-            found[case_id] = sum(values) / len(values)
-    return found

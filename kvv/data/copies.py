@@ -108,7 +108,7 @@ def _stage(spec: DatasetSpec, staged: Path, revision: str, mirror: str | None) -
     """Put the files there; the commit, and what to call the source in errors."""
     from kvv.data.hub import fetch, read_hub
 
-    if not spec.layout:
+    if spec.layout != "beam":
         commit = fetch(spec, staged, revision=revision, mirror=mirror)
         shutil.rmtree(staged / ".cache", ignore_errors=True)  # the hub client's own notes
         return commit, f"{spec.repo}@{commit}"

@@ -8,6 +8,7 @@ from typing import Any
 from kvv.data.beam import from_hub, questions_sha256, read_beam
 from kvv.data.local import Row, read_path
 from kvv.data.spec import DatasetSpec
+from kvv.data.swebench import from_rows, read_swebench
 
 
 def rows_of(path: Path, spec: DatasetSpec) -> tuple[list[Row], str]:
@@ -15,11 +16,15 @@ def rows_of(path: Path, spec: DatasetSpec) -> tuple[list[Row], str]:
     if spec.layout == "beam":
         read = read_beam(path, spec)
         return read.rows, read.note
+    if spec.layout == "swebench":
+        return read_swebench(path, spec), ""
     return read_path(path, spec), ""
 
 
 def converted(rows: list[dict[str, Any]], spec: DatasetSpec, where: str) -> list[Row]:
     """The hub's own rows in the suite's form."""
+    if spec.layout == "swebench":
+        return from_rows(rows, where)
     return from_hub(rows, spec, where) if spec.layout == "beam" else rows
 
 

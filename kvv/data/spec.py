@@ -89,7 +89,7 @@ class DatasetSpec(BaseModel):
     source: str
     fixture: str
     note: str = ""
-    layout: Literal["", "beam"] = ""
+    layout: Literal["", "beam", "swebench"] = ""
     questions_sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     variant: str = ""
     default_variant: str = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from kvv.reference.config import Answer, JsonObject, Reply
-from kvv.reference.request import Message
+from kvv.reference.request import ChatRequest, Message
 
 # Suites put their instruction after the question; a prompt that ends with one of them is also looked up without it.
 _INSTRUCTIONS = (
@@ -60,6 +60,12 @@ class AnswerKey:
             if len(self._found) > _REMEMBERED:
                 self._found.popitem(last=False)
         return self._found[key]
+
+    def find_scripted(self, request: ChatRequest) -> Answer | None:
+        """An agent's entry for a conversation whose task stands in its first user message: later ones are what its commands gave."""
+        first = next((message for message in request.messages if message.role == "user"), None)
+        found = self.find(first)
+        return found if found is not None and found.right.turns else None
 
     def _search(self, text: str, digests: tuple[str, ...]) -> Answer | None:
         for variant in _without_instruction(text):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from kvv.reference import directives, sight
+from kvv.reference import directives, scripted, sight
 from kvv.reference.canonical import compact, plain
 from kvv.reference.config import JsonObject, Reply
 from kvv.reference.request import ChatRequest, Tool
@@ -40,7 +40,7 @@ class Draft:
 class Setting:
     """What an answer depends on besides the request: the seed, the draw, the choice, and the key's reply if any.
 
-    ``misread``: a picture that is asked about is taken for another one.
+    ``misread``: a picture that is asked about is taken for another one. ``turn``: where in the reply's script this answer stands.
     """
 
     seed: int
@@ -48,12 +48,15 @@ class Setting:
     choice: int = 0
     reply: Reply | None = None
     misread: bool = False
+    turn: int | None = None
 
 
 def compose(request: ChatRequest, setting: Setting) -> Draft:
     """The answer of one choice; a function of its arguments alone."""
     text = request.last_user.text if request.last_user is not None else ""
     sampler = Sampler(_entropy(request, setting), request.temperature)
+    if setting.reply is not None and setting.turn is not None:
+        return _scripted(request, setting.reply, setting.turn, _reasoning(request, text, sampler) if request.thinking else "")
     calls = _calls(request, setting.reply, text)
     if calls:
         content = _before_calls(request, setting.reply, text, calls)
@@ -65,6 +68,13 @@ def compose(request: ChatRequest, setting: Setting) -> Draft:
         content = sight.answer(request, misread=setting.misread) or _free_text(request, text, sampler)
     reasoning = _reasoning(request, text, sampler) if request.thinking else ""
     return Draft(reasoning=reasoning, content=_continued(request, content), calls=calls)
+
+
+def _scripted(request: ChatRequest, reply: Reply, turn: int, reasoning: str) -> Draft:
+    arguments = scripted.arguments(request, reply, turn)
+    if arguments is None:
+        return Draft(reasoning=reasoning, content=scripted.text(reply, turn))
+    return Draft(reasoning=reasoning, content="Next command.", calls=(PlannedCall(name=scripted.TOOL, arguments=arguments),))
 
 
 def _entropy(request: ChatRequest, setting: Setting) -> str:

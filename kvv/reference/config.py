@@ -9,10 +9,14 @@ VariantName = Literal["kimi-k3", "openai", "vllm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A canned answer: visible text, or a call of a declared tool (then ``text`` is what is said before the call)."""
+    """A canned answer: visible text, or a call of a declared tool (then ``text`` is what is said before the call).
+
+    ``turns`` are an agent's answers in order, a shell command each.
+    """
 
     text: str = ""
     tool: str | None = None
+    turns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,7 @@ class Answer:
 
     An entry answers a request whose last user message contains ``prompt``. With ``images`` it also wants exactly
     these images (hex SHA-256 of the image bytes, in order) in that message. ``suite`` and ``case`` label the counts.
+    ``ease`` is the share of the accuracy with which this entry is answered rightly.
     """
 
     suite: str
@@ -29,6 +34,7 @@ class Answer:
     right: Reply
     wrong: Reply
     images: tuple[str, ...] = ()
+    ease: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvv.reference import faults as catalogue
-from kvv.reference import render, sight
+from kvv.reference import render, scripted, sight
 from kvv.reference.answers import AnswerKey, Asks, Drawn, Stats, draw
 from kvv.reference.completion import Choice, Usage, limited
 from kvv.reference.compose import Draft, Setting, compose, with_bias, with_minimum
-from kvv.reference.config import JsonObject, ReferenceConfig
+from kvv.reference.config import Answer, JsonObject, ReferenceConfig
 from kvv.reference.errors import ApiError, error_body
 from kvv.reference.faults.model import Fault, Respond, Turn
 from kvv.reference.faults.selection import select
@@ -147,21 +147,26 @@ class Engine:
         self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, prompt_tokens: int, cap: int, outcome: Outcome
     ) -> tuple[tuple[Choice, ...], Usage]:
         text = "" if request.last_user is None else request.last_user.text
-        entry = self._key.find(request.last_user)
+        entry = self._key.find(request.last_user) or self._key.find_scripted(request)
         turn.ask = self._asks.take(text)
         outcome.asked = (text, turn.ask)
-        right = entry is None or draw(self.config.seed, text, turn.ask) < self.config.accuracy
-        if entry is not None or sight.answer(request) is not None:
-            for fault in faults:
-                if fault.on_right is not None:
-                    right = fault.on_right(turn, right)
-        if entry is not None:
-            outcome.drawn = Drawn(answer=entry, ask=turn.ask, right=right)
-        reply = None if outcome.drawn is None else outcome.drawn.reply
-        choices = tuple(
-            self._choice(turn, faults, request, Setting(seed=self.config.seed, ask=turn.ask, choice=index, reply=reply, misread=not right), cap)
+        at = scripted.place(entry, request) if entry is not None and entry.right.turns else None
+        right = self._right(turn, faults, request, entry, at)
+        drawn = None if entry is None else Drawn(answer=entry, ask=turn.ask, right=right)
+        if at is None or (entry is not None and at.ends(entry, right=right)):
+            outcome.drawn = drawn  # of a script only the end counts
+        settings = (
+            Setting(
+                seed=self.config.seed,
+                ask=turn.ask,
+                choice=index,
+                reply=None if drawn is None else drawn.reply,
+                misread=not right,
+                turn=None if at is None else at.turn,
+            )
             for index in range(request.n)
         )
+        choices = tuple(self._choice(turn, faults, request, setting, cap) for setting in settings)
         usage = Usage(
             prompt=prompt_tokens,
             cached=turn.cached,
@@ -176,6 +181,18 @@ class Engine:
             if fault.on_choices is not None:
                 choices = fault.on_choices(turn, choices)
         return choices, usage
+
+    def _right(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, entry: Answer | None, at: scripted.Place | None) -> bool:
+        """Whether the entry is answered rightly this time; a script stays what its first turns have made it."""
+        if entry is not None and at is not None and not at.decides(entry):
+            return at.right is not False
+        text = "" if request.last_user is None else request.last_user.text
+        right = entry is None or draw(self.config.seed, text, turn.ask) < self.config.accuracy * entry.ease
+        if entry is not None or sight.answer(request) is not None:
+            for fault in faults:
+                if fault.on_right is not None:
+                    right = fault.on_right(turn, right)
+        return right
 
     def _choice(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, setting: Setting, cap: int) -> Choice:
         draft = compose(request, setting)

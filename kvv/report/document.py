@@ -128,12 +128,13 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """``outcome`` colours the head: pass, fail, inconclusive, error or "" for none."""
+    """``outcome`` colours the head: pass, fail, inconclusive, error or "" for none. ``excerpt`` bounds each excerpt's text, in characters."""
 
     title: str
     lead: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     outcome: str = ""
+    excerpt: int = EXCERPT
 
     @property
     def tables(self) -> list[Table]:
@@ -184,7 +185,7 @@ def markdown(document: Document) -> str:
         parts += [_markdown_table(table) for table in section.tables]
         for excerpt in section.excerpts:
             parts.append(f"**{cell(excerpt.line, 600)}**")
-            parts += [f"{cell(title, 100)}\n\n{fenced(text, EXCERPT)}" for title, text in excerpt.texts]
+            parts += [f"{cell(title, 100)}\n\n{fenced(text, document.excerpt)}" for title, text in excerpt.texts]
         if section.left_out:
             parts.append(f"... and {section.left_out} more.")
     return "\n\n".join(parts) + "\n"
@@ -258,7 +259,7 @@ def html(document: Document) -> str:
             drawn={id(chart): _plotted(chart) for section in document.sections for chart in section.charts},
             sparkline=sparkline,
             key=id,
-            excerpt_limit=EXCERPT,
+            excerpt_limit=document.excerpt,
             script=Markup(script),  # noqa: S704 our own files, not data
             style=Markup(_source("style.css.j2")),  # noqa: S704
             csp=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",

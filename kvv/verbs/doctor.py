@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +17,8 @@ from kvv.outcome import Standing
 from kvv.reach import Look, look, model_hint
 from kvv.report.escape import plain
 from kvv.run import check_endpoints
-from kvv.schedule.scheduler import sentence
+from kvv.sandbox import BACKENDS, SandboxError, named
+from kvv.schedule.health import sentence
 from kvv.verbs.run import flags_of
 from kvv.workers import Workers
 
@@ -43,13 +43,7 @@ def _examine(flags: dict[str, Any]) -> Iterator[Check]:
         except PackageNotFoundError:
             yield False, f"{package} is not installed"
     yield _workers_start(), "worker processes for scoring start"
-    for name, needed_by in (
-        ("bwrap", "swebench without a container engine"),
-        ("docker", "swebench with published images"),
-        ("podman", "swebench with published images"),
-    ):
-        found = shutil.which(name)
-        yield (True if found else None), f"{name}: {'found' if found else f'not found (for {needed_by})'}"
+    yield from _sandboxes()
     try:
         config = load_config(flags)
     except ConfigError as error:
@@ -74,6 +68,18 @@ def _examine(flags: dict[str, Any]) -> Iterator[Check]:
         yield None, f"suite {skipped.suite}: skipped, {skipped.reason}"
     if config.base_url:
         yield from _endpoint(job, look(job, config.base_url))
+
+
+def _sandboxes() -> Iterator[Check]:
+    """Each backend but none is tried."""
+    for name in BACKENDS:
+        if name == "none":
+            continue
+        try:
+            why = named(name).missing()
+        except SandboxError as error:
+            why = str(error)
+        yield (None if why else True), f"sandbox {name} (for swebench): {why or 'works'}"
 
 
 def _endpoint(job: Job, seen: Look) -> Iterator[Check]:

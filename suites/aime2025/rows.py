@@ -77,7 +77,7 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     facts = comparability(version, sorted(scorers), context)
     return [
         average.stat(breakdown=_breakdown(problems, context), comparability=facts),
-        strict.stat(breakdown={"rule": "the last box after any think block holds the integer"}, comparability=facts),
+        strict.stat(breakdown={"k": context.settings.samples, "rule": "the last box after any think block holds the integer"}, comparability=facts),
         _pass_row(suite, "pass@k", pass_at_k, problems, facts),
         _pass_row(suite, "pass^k", pass_hat_k, problems, facts),
     ]

@@ -1,0 +1,1 @@
+"""SWE-bench: a coding agent through the endpoint, graded in a sandbox."""

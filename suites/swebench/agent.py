@@ -1,0 +1,279 @@
+"""The agent: asks the model, runs its commands, until it submits or a limit ends it in a named state. A fold over replies; no I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvv.model import Answered, Ask, Case, Command, Exec, Executed, Observation, Reply, Request, Step, ToolCall, Verdict
+from kvv.outcome import Standing, assess, unanswered
+from kvv.suites.swebench.prompts import FENCE, MARK, TOOL, format_error, observation, opening
+
+#: what a result carries: results of different agents are never compared
+AGENT, AGENT_VERSION = "kvv-mini", "1"
+
+#: answers in a row without a command that can be run, as in mini-swe-agent
+FORMAT_ERRORS = 3
+#: answers in a row cut by the output limit
+LENGTH_CUTS = 3
+#: the same command with the same output so many times in a row
+LOOP = 20
+#: characters of one command's output that are kept at all; a patch must fit
+OUTPUT_LIMIT = 1_000_000
+#: bytes of one command: systems take 128 KiB for one argument
+COMMAND_LIMIT = 120_000
+
+_BLOCK = re.compile(rf"^```(?:{FENCE}|bash)[ \t]*\n(.*?)\n?^```[ \t]*$", re.S | re.M)
+_OVERFLOW = re.compile(r"context|too (?:long|large|many)|exceed|maximum.{0,40}(?:length|tokens)|token limit", re.I)
+
+#: steps out, replies in
+Play = Generator[Step, Reply, "Trajectory"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Trajectory:
+    """What the agent did. ``exit`` is its named end, ``submission`` what it handed in; ``verdict`` is set when the endpoint, not the agent, ended it.
+
+    Times in seconds, ``cost`` in US dollars (None without prices).
+    """
+
+    exit: str = ""
+    submission: str = ""
+    verdict: Verdict | None = None
+    turns: int = 0
+    commands: int = 0
+    timeouts: int = 0
+    format_errors: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    model_s: float = 0.0
+    command_s: float = 0.0
+    truncated: bool = False
+    emulated: bool = False
+    last: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """JSON-like."""
+        return {
+            "agent": f"{AGENT} {AGENT_VERSION}",
+            "exit": self.exit,
+            "steps": self.turns,
+            "commands": self.commands,
+            "command_timeouts": self.timeouts,
+            "format_errors": self.format_errors,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost": self.cost,
+            "model_s": round(self.model_s, 3),
+            "command_s": round(self.command_s, 3),
+        }
+
+
+@dataclass(slots=True)
+class _Streak:
+    """How often something came in a row."""
+
+    value: Any = None
+    length: int = 0
+
+    def add(self, value: Any) -> int:
+        self.length = self.length + 1 if value == self.value else 1
+        self.value = value
+        return self.length
+
+
+@dataclass(slots=True)
+class _State:
+    messages: list[dict[str, Any]]
+    went: Trajectory = field(default_factory=Trajectory)
+    errors: int = 0
+    cuts: int = 0
+    same: _Streak = field(default_factory=_Streak)
+
+
+def agent(case: Case) -> Play:
+    """Plays until an exit state is reached."""
+    inputs = case.inputs
+    state = _State(opening(inputs["task"], mode=inputs["mode"], workdir=inputs["sandbox"].get("workdir", "/testbed"), commits=inputs["commits"]))
+    while not (exit_state := _limit_reached(state, inputs["limits"])):
+        reply = yield Ask(requests=(_request(case, state.messages),))
+        assert isinstance(reply, tuple)
+        exit_state = _heard(case, state, reply[0])
+        if exit_state:
+            break
+        exit_state = yield from _act(case, state, reply[0].observation)
+        if exit_state:
+            break
+    state.went.exit = exit_state
+    return state.went
+
+
+def _limit_reached(state: _State, limits: Mapping[str, Any]) -> str:
+    went = state.went
+    if limits["steps"] and went.turns >= limits["steps"]:
+        return "step-limit"
+    if limits["cost"] and went.cost is not None and went.cost >= limits["cost"]:
+        return "cost-limit"
+    if limits["agent_s"] and went.model_s + went.command_s >= limits["agent_s"]:
+        return "time-limit"
+    return ""
+
+
+def _request(case: Case, messages: list[dict[str, Any]]) -> Request:
+    inputs = case.inputs
+    body = {**inputs["body"], "messages": list(messages)}
+    if inputs["mode"] == "tools":
+        body["tools"] = [TOOL]
+    return Request(body=body, stream=inputs["stream"])
+
+
+# --- what came back --------------------------------------------------------------------------------
+
+
+def _heard(case: Case, state: _State, answered: Answered) -> str:
+    """Counts a reply; the exit state where there was no completion."""
+    went, said = state.went, answered.observation
+    went.turns += 1
+    went.last = answered.exchange.identity.key
+    went.model_s += answered.exchange.timing.total_ms / 1000
+    went.prompt_tokens += said.tokens("prompt_tokens") or 0
+    went.cached_tokens += said.tokens("cached_tokens") or said.detail_tokens("prompt_tokens_details", "cached_tokens") or 0
+    went.completion_tokens += said.tokens("completion_tokens") or 0
+    went.cost = _cost(went, case.inputs["prices"])
+    verdict = unanswered(case, answered)
+    if verdict is None:
+        return ""
+    refused = assess(answered.exchange, said).standing is Standing.REFUSED
+    if refused and went.turns > 1 and _OVERFLOW.search(verdict.detail):
+        return "context-overflow"
+    went.verdict = verdict
+    return "refused" if refused else "no-answer"
+
+
+def _cost(went: Trajectory, prices: Mapping[str, float] | None) -> float | None:
+    """Prices are per million tokens."""
+    if prices is None:
+        return None
+    cached = min(went.cached_tokens, went.prompt_tokens)
+    paid = (went.prompt_tokens - cached) * prices["input"] + cached * prices["cached"] + went.completion_tokens * prices["output"]
+    return paid / 1e6
+
+
+def _act(case: Case, state: _State, said: Observation) -> Generator[Step, Reply, str]:
+    """Runs what the answer asks for; the exit state it led to, "" to go on."""
+    mode = case.inputs["mode"]
+    cut = said.finish_reason == "length"
+    state.went.truncated = state.went.truncated or cut
+    state.cuts = state.cuts + 1 if cut else 0
+    commands, why = _calls(said) if mode == "tools" else _block(said)
+    if why:
+        return _no_command(state, said, mode, f"{why}; the answer was cut by the output limit" if cut else why)
+    state.errors = 0
+    state.messages.append(_assistant(said, calls=mode == "tools"))
+    for number, command in enumerate(commands):
+        reply = yield _exec(command, case.inputs["limits"]["command_s"])
+        assert isinstance(reply, Executed)
+        exit_state = _ran(state, command, reply)
+        if exit_state:
+            return exit_state
+        text = observation(reply.output, reply.exit_code, elided=reply.elided, timeout_s=case.inputs["limits"]["command_s"])
+        if mode == "tools":
+            state.messages.append({"role": "tool", "tool_call_id": _id(said.tool_calls[number], number), "content": text})
+        else:
+            state.messages.append({"role": "user", "content": text})
+    return ""
+
+
+def _exec(command: str, timeout_s: float) -> Exec:
+    return Exec(command=Command(argv=("bash", "-c", command), timeout_s=timeout_s, output_limit=OUTPUT_LIMIT))
+
+
+def _no_command(state: _State, said: Observation, mode: str, why: str) -> str:
+    """The answer goes back as text: a call that cannot be read is no call that a history may hold."""
+    state.went.format_errors += 1
+    state.errors += 1
+    if state.cuts >= LENGTH_CUTS:
+        return "length-cut"
+    if state.errors >= FORMAT_ERRORS:
+        return "format-errors"
+    message = _assistant(said, calls=False)
+    calls = "\n".join(f"{call.name or ''}({call.arguments})" for call in said.tool_calls)
+    message["content"] = "\n".join(part for part in (said.answer, calls) if part) or "(no answer)"
+    state.messages += [message, {"role": "user", "content": format_error(mode, why)}]
+    return ""
+
+
+def _assistant(said: Observation, *, calls: bool) -> dict[str, Any]:
+    """The answer as history: reasoning goes back under the name it came in."""
+    choice = said.first
+    message: dict[str, Any] = {"role": "assistant", "content": choice.answer or ""}
+    if choice.reasoning and choice.reasoning_field:
+        message[choice.reasoning_field] = choice.reasoning
+    if calls and choice.tool_calls:
+        message["tool_calls"] = [
+            {"id": _id(call, number), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for number, call in enumerate(choice.tool_calls)
+        ]
+    return message
+
+
+def _id(call: ToolCall, number: int) -> str:
+    return call.id or f"bash_{number}"
+
+
+def _calls(said: Observation) -> tuple[list[str], str]:
+    """The commands of the tool calls, or why there are none."""
+    if not said.tool_calls:
+        return [], "there is no tool call"
+    commands = []
+    for call in said.tool_calls:
+        if call.name != "bash":
+            return [], f"there is no tool {call.name!r:.60}"
+        try:
+            arguments = json.loads(call.arguments)
+        except (ValueError, RecursionError):
+            return [], "the arguments of the call are no JSON"
+        command = arguments.get("command") if isinstance(arguments, dict) else None
+        if why := _unfit(command):
+            return [], why
+        commands.append(str(command))
+    return commands, ""
+
+
+def _unfit(command: object) -> str:
+    """Why a shell cannot be given this command, "" where it can."""
+    if not isinstance(command, str) or not command.strip():
+        return "there is no command"
+    try:
+        size = len(command.encode())
+    except UnicodeEncodeError:
+        return "the command is no valid Unicode"
+    return "the command holds a NUL" if "\0" in command else f"the command is longer than {COMMAND_LIMIT} bytes" if size > COMMAND_LIMIT else ""
+
+
+def _block(said: Observation) -> tuple[list[str], str]:
+    found = _BLOCK.findall(said.answer)
+    if len(found) != 1:
+        return [], f"there are {len(found)} command blocks"
+    command = found[0].strip()
+    why = _unfit(command)
+    return ([], why) if why else ([command], "")
+
+
+def _ran(state: _State, command: str, done: Executed) -> str:
+    went = state.went
+    went.commands += 1
+    went.command_s += done.seconds
+    went.timeouts += done.timed_out
+    went.emulated = went.emulated or done.emulated
+    first, _, rest = done.output.lstrip().partition("\n")
+    if first.strip() == MARK and done.exit_code == 0:
+        went.submission = rest
+        return "submission-too-long" if done.elided else "submitted"
+    return "loop" if state.same.add((command, done.output)) >= LOOP else ""

@@ -1,0 +1,150 @@
+"""A row of a data set becomes a case's inputs: what the agent is told, where it works, how it is graded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from shlex import quote
+from typing import Any
+
+from kvv.suite import Context
+from kvv.suites.swebench.agent import AGENT, AGENT_VERSION
+from kvv.suites.swebench.harbor import VERIFIER
+from kvv.suites.swebench.known_bad import known_bad
+from kvv.suites.swebench.logs import END, START, UnknownParserError, parser_for
+from kvv.suites.swebench.patches import files_of
+
+WORKDIR = "/testbed"
+MODES = ("tools", "text")
+SETS = ("verified", "lite", "full", "multilingual")
+
+#: mini-swe-agent's published limits: steps, US dollars, seconds a command; no limit on the agent's whole time
+STEPS, COST, COMMAND_S = 250, 3.0, 60.0
+#: the harness's default for a test run, seconds
+TEST_S = 1_800.0
+
+#: what a real instance takes, for plans: turns, and prompt tokens over all of them, most of them cached
+TURNS, PROMPT_TOKENS = 45, 700_000
+#: our own small instances take fewer
+SMALL_TURNS, SMALL_PROMPT_TOKENS = 5, 8_000
+
+#: test commands of the classic rows, which do not carry them (the harness's table, without versions' special cases)
+_TEST_COMMANDS: Mapping[str, str] = {
+    "astropy/astropy": "pytest -rA -vv -o console_output_style=classic --tb=no",
+    "django/django": "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1",
+    "mwaskom/seaborn": "pytest --no-header -rA",
+    "pydata/xarray": "pytest --no-header -rA --tb=no -p no:cacheprovider",
+    "sphinx-doc/sphinx": "tox --current-env -epy39 -v --",
+    "sympy/sympy": "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose",
+}
+_NO_TESTS = (".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
+
+
+def variant_of(variant: str) -> tuple[str, str] | None:
+    """The set and the agent's mode that a variant names, in any order; None where it names anything else."""
+    parts = variant.split("-") if variant else []
+    sets, modes = [part for part in parts if part in SETS], [part for part in parts if part in MODES]
+    if len(sets) + len(modes) != len(parts) or len(sets) > 1 or len(modes) > 1:
+        return None
+    return (sets[0] if sets else SETS[0], modes[0] if modes else MODES[0])
+
+
+def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """JSON-like. ``unusable`` says why a row cannot be graded: its case is a SKIP with that reason, not a row less."""
+    settings, prices = context.settings, context.profile.prices
+    own, task = bool(row.get("bundle")), row.get("task")
+    return {
+        "instance": row["instance_id"],
+        "repo": row["repo"],
+        "stratum": row["repo"],
+        "task": row["problem_statement"],
+        "mode": (variant_of(settings.variant) or ("", MODES[0]))[1],
+        "commits": task is not None,
+        "body": context.body([]),
+        "stream": settings.stream,
+        "limits": {"steps": STEPS, "cost": COST, "command_s": COMMAND_S, "agent_s": task["agent_s"] if task else 0},
+        "prices": None if prices is None else {"input": prices.input, "cached": prices.cached, "output": prices.output},
+        "sandbox": _sandbox(row),
+        "grade": _grade(row),
+        "task_files": task,
+        "agent": f"{AGENT} {AGENT_VERSION}",
+        "known_bad": known_bad(row["instance_id"]),
+        "unusable": _unusable(row),
+        "requests": SMALL_TURNS if own else TURNS,
+        "tokens": {"prompt": SMALL_PROMPT_TOKENS if own else PROMPT_TOKENS},
+    }
+
+
+def _sandbox(row: Mapping[str, Any]) -> dict[str, str]:
+    if row.get("bundle"):
+        return {"bundle": row["bundle"], "commit": row["base_commit"], "workdir": WORKDIR}
+    return {"image": row.get("image") or image_of(row["instance_id"]), "workdir": row.get("workdir") or WORKDIR}
+
+
+def image_of(instance: str) -> str:
+    """The published image's name; Docker allows no double underscore in it."""
+    return f"swebench/sweb.eval.x86_64.{instance.lower().replace('__', '_1776_')}:latest"
+
+
+def _grade(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "base": row["base_commit"],
+        "test_patch": row["test_patch"],
+        "reference": row.get("patch") or "",
+        "eval_script": row.get("eval_script") or ("" if row.get("task") else eval_script(row)),
+        "log_parser": _parser(row),
+        "fail_only": str(row.get("eval_type") or "").lower() == "fail_only",
+        "f2p": list(row["FAIL_TO_PASS"]),
+        "p2p": list(row["PASS_TO_PASS"]),
+        "timeout_s": TEST_S,
+    }
+
+
+def _parser(row: Mapping[str, Any]) -> str:
+    try:
+        return parser_for(row.get("log_parser") or "", row["repo"])
+    except UnknownParserError:
+        return ""
+
+
+def _unusable(row: Mapping[str, Any]) -> str:
+    task = row.get("task")
+    if task is not None:
+        return "" if VERIFIER in task["files"] else f"the task has no tests/{VERIFIER}"
+    try:
+        parser_for(row.get("log_parser") or "", row["repo"])
+    except UnknownParserError as error:
+        return str(error)
+    return "" if row["FAIL_TO_PASS"] else "the instance names no FAIL_TO_PASS test"
+
+
+def directives(repo: str, test_patch: str) -> Sequence[str]:
+    """What the test command is pointed at: the test files of the patch, for Django as module names."""
+    names = [name for name in files_of(test_patch) if not name.endswith(_NO_TESTS)]
+    if repo == "django/django":
+        return [name.removesuffix(".py").removeprefix("tests/").replace("/", ".") for name in names]
+    return names
+
+
+def eval_script(row: Mapping[str, Any]) -> str:
+    """The official script's form for a classic row; the environment is the image's."""
+    repo, patch = row["repo"], row["test_patch"]
+    mark = "EOF_114329324912"
+    while mark in patch:
+        mark += "_"
+    tests = " ".join(map(quote, directives(repo, patch)))
+    files = " ".join(map(quote, files_of(patch)))
+    return "\n".join(
+        [
+            "set -uxo pipefail",
+            "source /opt/miniconda3/bin/activate",
+            "conda activate testbed",
+            f"cd {WORKDIR}",
+            f"git config --global --add safe.directory {WORKDIR}",
+            f"git apply -v - <<'{mark}'\n{patch.rstrip(chr(10))}\n{mark}",
+            f": '{START}'",
+            f"{_TEST_COMMANDS.get(repo, 'pytest -rA')} {tests}",
+            'kvv_code=$?; echo ">>>>> Test Exit Code: $kvv_code"',
+            f": '{END}'",
+            f"git checkout {quote(row['base_commit'])} {files}",
+        ]
+    )

@@ -1,0 +1,128 @@
+"""Report rows of ``swebench``: the share resolved by our rule and by the official one, with what the agent did and why it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from kvv.metrics import GroupTally, MeanTally, Metric
+from kvv.model import Case, Outcome, Stat, Verdict
+from kvv.suite import Context
+
+RULES: Mapping[str, str] = {
+    "resolved": "all FAIL_TO_PASS and PASS_TO_PASS tests succeed, and the patch leaves the test runner's configuration alone",
+    "official_resolved": "as the official harness: all FAIL_TO_PASS and PASS_TO_PASS tests succeed",
+    "resolved_but_known_bad": "as resolved, without the instances that are known to be broken",
+}
+
+_MEANS = ("steps", "commands", "prompt_tokens", "cached_tokens", "completion_tokens", "cost", "model_s", "command_s", "test_s")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the rows say beside their shares."""
+
+    exits: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    applied: Counter[str] = field(default_factory=Counter)
+    sums: dict[str, list[float]] = field(default_factory=dict)
+    known_bad: dict[str, dict[str, Any]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    agents: set[str] = field(default_factory=set)
+    modes: set[str] = field(default_factory=set)
+    tampered: int = 0
+    empty: int = 0
+    own: int = 0
+    n: int = 0
+
+    def add(self, case: Case, verdict: Verdict) -> None:
+        facts = verdict.facts
+        if verdict.outcome is Outcome.SKIP:
+            self.skipped[case.inputs["instance"]] = verdict.detail
+            return
+        self.n += 1
+        self.own += "bundle" in case.inputs["sandbox"]
+        self.agents.add(case.inputs["agent"])
+        self.modes.add(case.inputs["mode"])
+        self.reasons[verdict.reason or "resolved"] += 1
+        if "exit" in facts:
+            self.exits[facts["exit"]] += 1
+        if facts.get("applied"):
+            self.applied[facts["applied"]] += 1
+        self.tampered += bool(facts.get("tampered"))
+        self.empty += "patch" in facts and not facts["patch"].strip()
+        for name in _MEANS:
+            if facts.get(name) is not None:
+                self.sums.setdefault(name, []).append(float(facts[name]))
+        if case.inputs["known_bad"]:
+            self.known_bad[case.inputs["instance"]] = {"source": case.inputs["known_bad"], "outcome": verdict.outcome.value, "reason": verdict.reason}
+
+    def table(self) -> dict[str, Any]:
+        return {
+            "exits": dict(sorted(self.exits.items())),
+            "reasons": dict(sorted(self.reasons.items())),
+            "patch_applied_by": dict(sorted(self.applied.items())),
+            "patch_apply_failures": self.reasons["patch-apply-failed"],
+            "empty_patches": self.empty,
+            "tampered": self.tampered,
+            "mean": {name: fmean(values) for name, values in self.sums.items()},
+            "cost": sum(self.sums.get("cost", [0.0])),
+            "known_bad": dict(sorted(self.known_bad.items())),
+            "skipped": dict(sorted(self.skipped.items())),
+        }
+
+
+def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
+    """Two rows, and a third where known-bad instances were asked."""
+    resolved = MeanTally(suite, Metric(metric="resolved", key="resolved", primary=True, kvv_failures="zero"))
+    official = MeanTally(suite, Metric(metric="official_resolved", key="official_resolved", kvv_failures="zero"))
+    sound = MeanTally(suite, Metric(metric="resolved_but_known_bad", key="resolved", kvv_failures="zero"))
+    tally, repositories = Tally(), GroupTally()
+    for case, verdict in verdicts:
+        tally.add(case, verdict)
+        resolved.add(case, verdict)
+        official.add(case, verdict)
+        if not case.inputs["known_bad"]:
+            sound.add(case, verdict)
+        if verdict.outcome is not Outcome.SKIP:
+            concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
+            repositories.add(case.inputs["repo"], verdict.values.get("resolved", 0.0) if concluded else None)
+    facts = comparability(version, tally, context)
+    pages = "swebench/logs/<model>/<instance>/trajectory.html in the run's folder"
+    first = {"rule": RULES["resolved"], "trajectories": pages, "repositories": repositories.table(), **tally.table()}
+    found = [
+        resolved.stat(breakdown=first, comparability=facts),
+        official.stat(breakdown={"rule": RULES["official_resolved"]}, comparability=facts),
+    ]
+    if tally.known_bad:
+        found.append(sound.stat(breakdown={"rule": RULES["resolved_but_known_bad"]}, comparability=facts))
+    return found
+
+
+def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
+    """What a reader needs to set these rows beside another run's."""
+    dataset, settings = context.dataset, context.settings
+    own = f"{tally.own} of {tally.n} instances are our own small ones: not comparable with SWE-bench percentages" if tally.own else ""
+    return {
+        "data_revision": dataset.revision if dataset else None,
+        "data_sha256": dataset.sha256 if dataset else None,
+        "instances": own or "as the data set has them",
+        "agent": ", ".join(sorted(tally.agents)),
+        "agent_mode": ", ".join(sorted(tally.modes)),
+        "prompt": "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
+        "sampling": {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "max_tokens": settings.max_tokens,
+            "stream": settings.stream,
+            "samples": settings.samples,
+        },
+        "preset": context.preset,
+        "grader": "kvv, by the rules of swebench 5.0",
+        "scorer_version": version,
+        "failures_in_denominator": "a failed request or sandbox is in n_planned and in both bounds, not in the value; "
+        "an empty patch, a patch that does not apply and a test time-out count as unresolved",
+    }

@@ -1,0 +1,80 @@
+"""One page an instance: every answer, every command, the patch, the grading. From the steps and their replies; nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from kvv.model import Answered, Case, Done, Exec, Executed, Reply, Step, Verdict
+from kvv.report.document import Document, Excerpt, Section, Table
+
+#: characters of one text on the page
+TEXT = 12_000
+#: facts that have a place of their own on the page
+_APART = frozenset({"patch", "tests_status"})
+
+
+def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None], replies: Sequence[Reply]) -> Document:
+    """``play`` is the case's own, at its beginning: it says which command each result belongs to."""
+    work: list[Excerpt] = []
+    grading: list[Excerpt] = []
+    for number, (step, reply) in enumerate(_pairs(play, replies), 1):
+        if isinstance(reply, tuple):
+            work += [_said(number, answered) for answered in reply]
+        elif isinstance(step, Exec):
+            (work if step.tree == "work" else grading).append(_ran(number, step, reply))
+    facts = verdict.facts
+    rows = tuple((name, _short(value)) for name, value in facts.items() if name not in _APART)
+    return Document(
+        title=f"{case.inputs['instance']}: {verdict.outcome.value}{f', {verdict.reason}' if verdict.reason else ''}",
+        lead=(verdict.detail,) if verdict.detail else (),
+        outcome=verdict.outcome.value,
+        excerpt=TEXT,
+        sections=(
+            Section(title="Facts", tables=(Table(name="facts", columns=("fact", "value"), rows=rows),)),
+            Section(title="Issue", excerpts=(Excerpt(line=case.inputs["repo"], texts=(("Issue", case.inputs["task"]),)),)),
+            Section(title="Steps", excerpts=tuple(work)),
+            Section(title="Patch", excerpts=(Excerpt(line="what was submitted", texts=(("Patch", str(facts.get("patch", ""))),)),)),
+            Section(title="Grading", tables=_tests(facts), excerpts=tuple(grading)),
+        ),
+    )
+
+
+def _pairs(play: Generator[Step, Reply, None], replies: Sequence[Reply]) -> Iterator[tuple[Step, Reply]]:
+    step = next(play)
+    for reply in replies:
+        if isinstance(step, Done):
+            return
+        yield step, reply
+        step = play.send(reply)
+
+
+def _said(number: int, answered: Answered) -> Excerpt:
+    said = answered.observation
+    calls = "\n".join(f"{call.name}({call.arguments})" for call in said.tool_calls)
+    texts = (("Reasoning", said.reasoning), ("Answer", said.answer), ("Calls", calls), ("Error", said.error.message if said.error else ""))
+    first = next((text.strip().split("\n")[0] for _, text in texts if text.strip()), "nothing")
+    tokens = f"{said.tokens('prompt_tokens') or 0:,} + {said.tokens('completion_tokens') or 0:,} tokens"
+    spent = f"{tokens}, {answered.exchange.timing.total_ms / 1000:.1f} s"
+    return Excerpt(line=f"{number}. model: {first[:160]} ({said.finish_reason}; {spent})", texts=tuple(pair for pair in texts if pair[1]))
+
+
+def _ran(number: int, step: Exec, done: Executed) -> Excerpt:
+    command = step.command
+    script = command.argv[2] if command.argv[:2] == ("bash", "-c") else " ".join(command.argv)
+    code = "timed out" if done.exit_code is None else f"exit code {done.exit_code}"
+    left_out = f"\n[{done.elided} characters were left out]" if done.elided else ""
+    texts = (("Command", script), ("Standard input", command.stdin), ("Output", done.output + left_out))
+    return Excerpt(line=f"{number}. $ {script[:160]} ({code}; {done.seconds:.1f} s)", texts=tuple(pair for pair in texts if pair[1]))
+
+
+def _tests(facts: Any) -> tuple[Table, ...]:
+    status = facts.get("tests_status")
+    if not status:
+        return ()
+    rows = tuple((group, test, outcome) for group, lists in status.items() for outcome in ("failure", "success") for test in lists[outcome])
+    return (Table(name="tests", columns=("list", "test", "outcome"), rows=rows),)
+
+
+def _short(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

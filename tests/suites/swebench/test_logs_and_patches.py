@@ -1,0 +1,231 @@
+"""Log parsers and patch reading, with the official harness's rules as right values."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvv.suites.swebench.grading import official_report, status_lists
+from kvv.suites.swebench.logs import END, PARSERS, START, Statuses, UnknownParserError, parse, parser_for
+from kvv.suites.swebench.patches import files_of, tampering, touched
+
+
+def last(parser: str, text: str) -> dict[str, str]:
+    return parse(f"noise\n{START}\n{text}\n{END}\n", parser).last
+
+
+def test_pytest_reads_both_forms_and_no_counts_of_skips() -> None:
+    text = """
+PASSED tests/test_a.py::test_one
+FAILED tests/test_a.py::test_two - AssertionError: 1 == 2
+ERROR tests/test_b.py
+SKIPPED [3] tests/test_a.py:10: no network
+XFAIL tests/test_a.py::test_four - why
+tests/test_c.py::test_five[a PASSED   [ 50%]
+ PASSED indented
+XPASS tests/test_a.py::test_six
+"""
+    assert last("pytest", text) == {
+        "tests/test_a.py::test_one": "PASSED",
+        "tests/test_a.py::test_two": "FAILED",
+        "tests/test_b.py": "ERROR",
+        "tests/test_a.py::test_four": "XFAIL",
+        "tests/test_c.py::test_five[a": "PASSED",
+    }
+
+
+def test_options_know_a_path_by_its_last_part() -> None:
+    assert last("pytest_options", "PASSED t.py::a[/tmp/x/y]\nPASSED t.py::b[//host/x]\nPASSED t.py::c[/a/*]") == {
+        "t.py::a[/y]": "PASSED",
+        "t.py::b[//host/x]": "PASSED",
+        "t.py::c[/a/*]": "PASSED",
+    }
+
+
+def test_colours_do_not_hide_a_status() -> None:
+    assert last("pytest_v2", "\x1b[32mPASSED\x1b[0m t.py::\x1b[1mtest_a\x1b[0m") == {"t.py::test_a": "PASSED"}
+
+
+def test_django_finds_a_status_that_output_has_moved_to_a_later_line() -> None:
+    text = """test_a (m.C) ... ok
+test_b (m.C) ... System check identified no issues (0 silenced).
+ok
+test_c (m.C) ... skipped 'no database'
+test_d (m.C) ... FAIL
+test_e (m.C) ... ERROR
+test_f (m.C) ... expected failure"""
+    found = last("django", text)
+    assert found["test_a (m.C)"] == found["test_b (m.C)"] == "PASSED"
+    assert (found["test_c (m.C)"], found["test_d (m.C)"], found["test_e (m.C)"]) == ("SKIPPED", "FAILED", "ERROR")
+
+
+@pytest.mark.parametrize("line", ["test_a (m.C) ... ok", "test_a (m.C.test_a) ... ok"])
+def test_unittest_ids_are_the_same_on_every_python(line: str) -> None:
+    assert last("unittest", line) == {"test_a (m.C.test_a)": "PASSED"}
+
+
+def test_unittest_takes_no_status_from_the_list_of_failures() -> None:
+    text = "test_a (m.C.test_a) ... FAIL\n\nFAIL: test_a (m.C.test_a)\nTraceback\nRan 1 test in 0.001s\nFAILED (failures=1)"
+    assert last("unittest", text) == {"test_a (m.C.test_a)": "FAILED"}
+
+
+def test_other_forms() -> None:
+    assert last("gotest", "--- PASS: TestA (0.00s)\n    --- FAIL: TestA/b (0.1s)\n--- SKIP: TestC (0.00s)") == {
+        "TestA": "PASSED",
+        "TestA/b": "FAILED",
+        "TestC": "SKIPPED",
+    }
+    assert last("cargo", "test a::b ... ok\ntest c ... FAILED\ntest d ... ignored, slow") == {"a::b": "PASSED", "c": "FAILED", "d": "SKIPPED"}
+    assert last("sympy", "test_x ok\ntest_y F\ntest_z E\n____ sympy/core/tests/test_a.py:test_q ____") == {
+        "test_x": "PASSED",
+        "test_y": "FAILED",
+        "test_z": "ERROR",
+        "sympy/core/tests/test_a.py:test_q": "FAILED",
+    }
+    assert last("seaborn", "FAILED t::a - x\nt::b PASSED [ 3%]\nPASSED t::c") == {"t::a": "FAILED", "t::b": "PASSED", "t::c": "PASSED"}
+
+
+def test_without_both_marks_there_is_no_evidence_that_tests_ran() -> None:
+    assert parse("PASSED t::a", "pytest") == Statuses()
+    assert parse(f"{START}\nPASSED t::a", "pytest").complete is False
+    assert parse(f"{START}\nPASSED t::a\n{END}", "pytest").last == {"t::a": "PASSED"}
+
+
+TRACED = "+ echo '>>>>> Test Exit Code: 0'\n>>>>> Test Exit Code: 0"
+
+
+@pytest.mark.parametrize(("text", "code"), [(">>>>> Test Exit Code: 1", 1), (TRACED, 0), ("", None)])
+def test_the_exit_code_is_read_where_the_script_says_it(text: str, code: int | None) -> None:
+    assert parse(f"{START}\n{text}\n{END}", "pytest").exit_code == code
+
+
+def test_a_test_reported_twice_keeps_its_last_and_its_worst_status() -> None:
+    found = parse(f"{START}\nFAILED t::a\nPASSED t::a\nPASSED t::b\nPASSED t::b\n{END}", "pytest")
+    assert (found.last["t::a"], found.worst["t::a"]) == ("PASSED", "FAILED")
+    assert found.worst["t::b"] == "PASSED"
+
+
+@pytest.mark.parametrize(
+    ("name", "repo", "parser"),
+    [
+        ("", "django/django", "django"),
+        ("parse_log_pytest_v2", "x/y", "pytest_v2"),
+        ("parse_log_flask", "pallets/flask", "pytest"),
+        ("parse_log_requests", "psf/requests", "pytest_options"),
+        ("unittest", "kvv/x", "unittest"),
+    ],
+)
+def test_a_parser_is_found_by_name_or_repository(name: str, repo: str, parser: str) -> None:
+    assert parser_for(name, repo) == parser
+
+
+def test_an_unknown_parser_is_said() -> None:
+    with pytest.raises(UnknownParserError, match="no log parser 'parse_log_cobol'"):
+        parser_for("parse_log_cobol", "pallets/flask")
+    with pytest.raises(UnknownParserError, match="repository 'a/b'"):
+        parser_for("", "a/b")
+
+
+@given(st.text(), st.sampled_from(sorted(PARSERS)))
+def test_no_output_breaks_a_parser(text: str, parser: str) -> None:
+    found = parse(f"{START}\n{text}\n{END}", parser)
+    assert set(found.last) == set(found.worst)
+
+
+# --- the lists ------------------------------------------------------------------------------------
+
+
+def test_absent_failed_skipped_and_expected_failures_count_as_officially() -> None:
+    statuses = {"a": "PASSED", "b": "XFAIL", "c": "SKIPPED", "d": "FAILED", "e": "ERROR"}
+    tests = ["a", "b", "c", "d", "e", "absent"]
+    found = status_lists(statuses, tests, tests, fail_only=False)
+    assert found["FAIL_TO_PASS"] == {"success": ["a", "b"], "failure": ["c", "d", "e", "absent"]}
+    assert found["PASS_TO_PASS"] == {"success": ["a", "b", "c"], "failure": ["d", "e", "absent"]}
+    assert status_lists(statuses, tests, [], fail_only=True)["FAIL_TO_PASS"]["failure"] == ["d"]
+
+
+def test_an_id_cut_off_at_a_space_matches_what_begins_with_it() -> None:
+    statuses = {"t::a[x-1]": "PASSED", "t::a[x-2]": "PASSED", "t::b[y-1]": "PASSED", "t::b[y-2]": "FAILED"}
+    assert status_lists(statuses, ["t::a[x"], [], fail_only=False)["FAIL_TO_PASS"]["success"] == ["t::a[x"]
+    assert status_lists(statuses, ["t::b[y"], [], fail_only=False)["FAIL_TO_PASS"]["success"] == []
+    assert status_lists(statuses, ["t::a"], [], fail_only=False)["FAIL_TO_PASS"]["success"] == []
+
+
+def test_the_official_report_says_what_was_applied_and_run() -> None:
+    lists = {"FAIL_TO_PASS": {"success": ["a"], "failure": []}, "PASS_TO_PASS": {"success": [], "failure": []}}
+    done = official_report("x__y-1", "diff", {"applied": "git apply", "tests_status": lists, "official_resolved": True})
+    assert done["x__y-1"]["resolved"] is True
+    assert done["x__y-1"]["tests_status"]["FAIL_TO_PASS"] == lists["FAIL_TO_PASS"]
+    failed = official_report("x__y-1", "diff", {"applied": "", "tests_status": None, "official_resolved": False})
+    assert failed["x__y-1"] == {"patch_is_None": False, "patch_exists": True, "patch_successfully_applied": False, "resolved": False}
+
+
+# --- patches --------------------------------------------------------------------------------------
+
+
+def patch(path: str, *lines: str) -> str:
+    return "\n".join([f"diff --git a/{path} b/{path}", f"--- a/{path}", f"+++ b/{path}", "@@ -1 +1 @@", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("conftest.py", ["+x"]),
+        ("tests/unit/conftest.py", ["+x"]),
+        ("pytest.ini", ["+x"]),
+        ("sitecustomize.py", ["+x"]),
+        ("unittest/__init__.py", ["+x"]),
+        ("hooks.pth", ["+x"]),
+        ("tests/__init__.py", ["+x"]),
+        ("tests/helpers.py", ["+def load_tests(loader, tests, pattern):"]),
+        ("pyproject.toml", ["+addopts = '--collect-only'"]),
+        ("setup.cfg", ["-[tool:pytest]"]),
+        ("package.json", ['+  "test": "true"']),
+        ('"conft\\145st.py"', ["+x"]),
+    ],
+)
+def test_what_steers_the_runner_is_seen(path: str, lines: list[str]) -> None:
+    text = patch(path, *lines)
+    if path.startswith('"'):
+        text = text.replace('a/"', '"a/').replace('b/"', '"b/')
+    assert tampering(text, reference="", test_files=["tests/test_a.py"])
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("src/app.py", ["+import pytest"]),
+        ("pyproject.toml", ["+version = '2'"]),
+        ("package/__init__.py", ["+x"]),
+        ("tests/test_a.py", ["+x"]),
+        ("docs/conftest.md", ["+x"]),
+        ("tests/data/unittest.txt", ["+x"]),
+    ],
+)
+def test_what_does_not_is_left_alone(path: str, lines: list[str]) -> None:
+    assert tampering(patch(path, *lines), reference="", test_files=["tests/test_a.py"]) == []
+
+
+def test_what_the_reference_touches_is_the_task() -> None:
+    assert tampering(patch("conftest.py", "+x"), reference=patch("conftest.py", "+y"), test_files=[]) == []
+
+
+def test_new_deleted_and_renamed_files_are_all_touched() -> None:
+    text = (
+        "diff --git a/old.py b/new.py\nsimilarity index 100%\nrename from old.py\nrename to new.py\n"
+        "diff --git a/gone.py b/gone.py\ndeleted file mode 100644\n--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+        "diff --git a/added.py b/added.py\nnew file mode 100644\n--- /dev/null\n+++ b/added.py\n@@ -0,0 +1 @@\n+-- a comment\n"
+    )
+    assert files_of(text) == ["old.py", "new.py", "gone.py", "added.py"]
+    assert touched(text)[-1].lines == ["-- a comment"]
+
+
+def test_a_plain_diff_without_git_heads_is_read_too() -> None:
+    assert files_of("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/y.py\n+++ b/y.py\n@@ -1 +1 @@\n-a\n+b\n") == ["x.py", "y.py"]
+
+
+@given(st.text())
+def test_no_patch_text_breaks_the_reader(text: str) -> None:
+    for known in touched(text):
+        assert known.path

@@ -1,0 +1,242 @@
+"""Rows of the public sets and a whole DeepSWE task parse, and are graded by their own rules (golden values of the sources)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvv.data import DataError, load
+from kvv.data.spec import load_spec
+from kvv.data.swebench import from_rows, read_swebench
+from kvv.model import Case, Done, Exec, Executed, Outcome, Reply, Step
+from kvv.suites.swebench.grading import status_lists
+from kvv.suites.swebench.harbor import junit, lists_of, read_reward
+from kvv.suites.swebench.instance import directives, image_of
+from kvv.suites.swebench.logs import END, START, parse
+from kvv.suites.swebench.prompts import MARK
+
+from .conftest import SUITE, context
+from .test_agent_fold import call, output, run
+
+
+def flask(shared: Path) -> Case:
+    dataset = load("swebench", path=shared / "data/swebench/flask-5014.jsonl")
+    (case,) = SUITE.cases(context(dataset=dataset))
+    return case
+
+
+def test_a_real_row_of_swe_bench_parses(shared: Path) -> None:
+    case = flask(shared)
+    grade = case.inputs["grade"]
+    assert case.id == "swebench/pallets__flask-5014"
+    assert grade["f2p"] == ["tests/test_blueprints.py::test_empty_name_not_allowed"]
+    assert len(grade["p2p"]) == 59
+    assert case.inputs["sandbox"]["image"] == "swebench/sweb.eval.x86_64.pallets_1776_flask-5014:latest"
+    assert grade["log_parser"] == "pytest"
+    assert "pytest -rA tests/test_blueprints.py\n" in grade["eval_script"]
+    assert case.inputs["unusable"] == ""
+
+
+def log(passed: list[str], failed: list[str]) -> str:
+    lines = [f"PASSED {test}" for test in passed] + [f"FAILED {test} - ValueError" for test in failed]
+    return "\n".join([f"+ : '{START}'", *lines, f">>>>> Test Exit Code: {1 if failed else 0}", f"+ : '{END}'"])
+
+
+def test_the_golden_counts_of_flask_5014(shared: Path) -> None:
+    """At the base with the test patch 1 failed and 59 passed; with the reference patch 60 passed."""
+    grade = flask(shared).inputs["grade"]
+    base = status_lists(parse(log(grade["p2p"], grade["f2p"]), "pytest").last, grade["f2p"], grade["p2p"], fail_only=False)
+    assert (len(base["FAIL_TO_PASS"]["failure"]), len(base["PASS_TO_PASS"]["success"])) == (1, 59)
+    gold = status_lists(parse(log(grade["p2p"] + grade["f2p"], []), "pytest").last, grade["f2p"], grade["p2p"], fail_only=False)
+    assert (len(gold["FAIL_TO_PASS"]["success"]), len(gold["PASS_TO_PASS"]["success"])) == (1, 59)
+    unpinned = status_lists(parse(log([], []), "pytest").last, grade["f2p"], grade["p2p"], fail_only=False)
+    assert (len(unpinned["FAIL_TO_PASS"]["failure"]), len(unpinned["PASS_TO_PASS"]["failure"])) == (1, 59)
+
+
+def test_lists_of_tests_come_as_json_text_or_as_lists() -> None:
+    (row,) = from_rows([{"FAIL_TO_PASS": '["a b", "c"]', "PASS_TO_PASS": ["[x]", "d"]}], "x")
+    assert (row["FAIL_TO_PASS"], row["PASS_TO_PASS"]) == (["a b", "c"], ["[x]", "d"])
+    with pytest.raises(DataError, match="x: row 1: column 'FAIL_TO_PASS': not JSON"):
+        from_rows([{"FAIL_TO_PASS": '["a', "PASS_TO_PASS": []}], "x")
+
+
+def test_a_bundle_is_read_from_the_rows_folder_and_from_nowhere_else(tmp_path: Path) -> None:
+    row = {"instance_id": "a", "FAIL_TO_PASS": ["x"], "PASS_TO_PASS": [], "bundle": "b.bundle"}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "b.bundle").write_bytes(b"hi")
+    (tmp_path / "secret").write_bytes(b"no")
+    path = tmp_path / "in" / "rows.jsonl"
+    path.write_text(json.dumps(row))
+    assert read_swebench(path, load_spec("swebench"))[0]["bundle"] == "aGk="
+    path.write_text(json.dumps({**row, "bundle": "../secret"}))
+    with pytest.raises(DataError, match="lies outside"):
+        read_swebench(path, load_spec("swebench"))
+    path.write_text(json.dumps({**row, "bundle": "missing"}))
+    with pytest.raises(DataError, match="row 1: the bundle 'missing'"):
+        read_swebench(path, load_spec("swebench"))
+
+
+def test_a_row_without_a_parser_is_a_skip_with_its_reason_not_a_row_less() -> None:
+    dataset = load("swebench", fixture=True)
+    rows = [{**dataset.rows[0], "log_parser": "parse_log_cobol"}]
+    (case,) = SUITE.cases(context(dataset=type(dataset)(rows=rows, origin="x", revision="x")))
+    found = SUITE.step(case, [])
+    assert isinstance(found, Done)
+    assert (found.verdict.outcome, found.verdict.reason) == (Outcome.SKIP, "unusable-instance")
+    assert "cobol" in found.verdict.detail
+
+
+def test_what_is_known_to_be_broken_is_run_and_shown_apart() -> None:
+    dataset = load("swebench", fixture=True)
+    rows = [{**row, "instance_id": name} for row, name in zip(dataset.rows, ["astropy__astropy-7606", "fine-1"], strict=False)]
+    cases = SUITE.cases(context(dataset=type(dataset)(rows=rows, origin="x", revision="x")))
+    verdicts = []
+    for case, patch in zip(cases, ["", ""], strict=True):
+        found = SUITE.step(case, [call(run("s")), output(f"{MARK}\n{patch}")])
+        assert isinstance(found, Done)
+        verdicts.append((case, found.verdict))
+    stats = {stat.metric: stat for stat in SUITE.metrics(verdicts, context(dataset=dataset))}
+    assert stats["resolved"].n_planned == 2
+    assert stats["resolved_but_known_bad"].n_planned == 1
+    assert list(stats["resolved"].breakdown["known_bad"]) == ["astropy__astropy-7606"]
+    assert "sb-cli/issues" in stats["resolved"].breakdown["known_bad"]["astropy__astropy-7606"]["source"]
+    assert stats["resolved"].breakdown["empty_patches"] == 2
+
+
+def test_names_of_images_and_arguments_of_test_commands() -> None:
+    assert image_of("Django__django-1") == "swebench/sweb.eval.x86_64.django_1776_django-1:latest"
+    patch = "diff --git a/tests/a/tests.py b/tests/a/tests.py\n--- a/tests/a/tests.py\n+++ b/tests/a/tests.py\n@@ -1 +1 @@\n-x\n+y\n"
+    patch += "diff --git a/tests/a/x.json b/tests/a/x.json\n--- a/tests/a/x.json\n+++ b/tests/a/x.json\n@@ -1 +1 @@\n-x\n+y\n"
+    assert directives("django/django", patch) == ["a.tests"]
+    assert directives("x/y", patch) == ["tests/a/tests.py"]
+
+
+# --- DeepSWE ---------------------------------------------------------------------------------------
+
+
+TASK = "cattrs-partial-structuring-recovery"
+
+
+def task(shared: Path, *, verifier: bool = True) -> Case:
+    dataset = load("swebench", path=shared / "data/deep_swe")
+    rows = [dict(row) for row in dataset.rows]
+    if verifier:
+        rows[0]["task"] = {**rows[0]["task"], "files": {**rows[0]["task"]["files"], "test.sh": "exit 0"}}
+    (case,) = SUITE.cases(context(dataset=type(dataset)(rows=rows, origin="x", revision="x")))
+    return case
+
+
+def test_a_real_task_of_deep_swe_parses(shared: Path) -> None:
+    case = task(shared)
+    inputs = case.inputs
+    assert inputs["instance"] == TASK
+    assert inputs["repo"] == "python-attrs/cattrs"
+    assert inputs["grade"]["base"] == "6bc4708fb9b2ac52d9a18997e923da6a58916102"
+    assert (len(inputs["grade"]["f2p"]), len(inputs["grade"]["p2p"])) == (69, 7)
+    assert inputs["sandbox"] == {"image": "public.ecr.aws/d3j8x8q7/swe-bench-202605:kh7f7cahc5ddm1qzpxz13kpmrh8235pc-v1.1", "workdir": "/app"}
+    assert (inputs["limits"]["agent_s"], inputs["task_files"]["verifier_s"]) == (5_400, 1_800)
+    assert inputs["task_files"]["reports"] == ["/logs/verifier/base.xml", "/logs/verifier/new.xml"]
+    assert "commit" in inputs["task"]
+    assert task(shared, verifier=False).inputs["unusable"] == "the task has no tests/test.sh"
+
+
+def xml(tests: dict[str, str]) -> str:
+    cases = []
+    for test, tag in tests.items():
+        place, _, name = test.rpartition(".") if "[" not in test else (test.partition("[")[0].rpartition(".")[0], "", "")
+        name = name or test[len(place) + 1 :]
+        cases.append(f'<testcase classname="{place}" name="{name}">{f"<{tag}/>" if tag else ""}</testcase>')
+    return f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
+
+
+@pytest.mark.parametrize(
+    ("change", "resolved"),
+    [({}, True), ({"drop": 1}, False), ({"failure": 1}, False), ({"skipped": 1}, False), ({"error": 1}, False), ({"twice": 1}, False)],
+)
+def test_the_tasks_own_rule_absent_or_skipped_failed_and_the_worst_status_wins(shared: Path, change: dict[str, int], resolved: bool) -> None:
+    grade = task(shared).inputs["grade"]
+    tests = dict.fromkeys([*grade["f2p"], *grade["p2p"]], "")
+    reports = [xml(tests)]
+    first = grade["f2p"][0]
+    if "drop" in change:
+        reports = [xml({test: "" for test in tests if test != first})]
+    elif "twice" in change:
+        reports = [xml({first: "failure"}), xml(tests)]
+    elif change:
+        reports = [xml({**tests, first: next(iter(change))})]
+    found = lists_of(junit(reports), grade["f2p"], grade["p2p"])
+    assert all(not group["failure"] for group in found.values()) is resolved
+
+
+@pytest.mark.parametrize("report", ["", "<a", '<!DOCTYPE x [<!ENTITY e "x">]><testsuite><testcase name="&e;"/></testsuite>', "\x00", "<a>" * 5_000])
+def test_a_report_that_cannot_be_read_says_nothing(report: str) -> None:
+    assert junit([report]) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reward"),
+    [('{"reward": 1, "f2p": 1.0}', (1.0, True)), ("0", (0.0, True)), ("-1", (-1.0, True)), ('{"reward": 0, "apply_failed": true}', (0.0, False))],
+)
+def test_a_reward_is_read_from_either_file(text: str, reward: tuple[float, bool]) -> None:
+    assert read_reward(text) == reward
+
+
+@pytest.mark.parametrize("text", ["", "x", '{"reward": "1"}', "true", "[" * 50_000])
+def test_what_is_no_reward_is_none(text: str) -> None:
+    assert read_reward(text)[0] is None
+
+
+def graded(case: Case, reward: str, patch: str = "diff --git a/src/x.py b/src/x.py\n", code: int | None = 0) -> Step:
+    """Plays the agent's end, the collection and the verifier with these results."""
+    history: list[Reply] = [call(run("done")), output(f"{MARK}\n"), output(patch)]
+    while True:
+        found = SUITE.step(case, history)
+        if isinstance(found, Done):
+            return found
+        assert isinstance(found, Exec)
+        last = found.command.argv
+        grade = case.inputs["grade"]
+        if last == ("bash", "/tests/test.sh"):
+            history.append(Executed(exit_code=code, output="log", timed_out=code is None))
+        elif "reward" in last[-1]:
+            history.append(output(reward))
+        elif last[0] == "cat":
+            history.append(output(xml(dict.fromkeys([*grade["f2p"], *grade["p2p"]], ""))))
+        else:
+            assert found.tree == "grade"
+            history.append(output())
+
+
+@pytest.mark.parametrize(
+    ("reward", "patch", "outcome", "reason"),
+    [
+        ('{"reward": 1}', "diff --git a/src/x.py b/src/x.py\n", Outcome.PASS, ""),
+        ('{"reward": 0}', "diff --git a/src/x.py b/src/x.py\n", Outcome.FAIL, "tests-fail"),
+        ('{"reward": 0}', "", Outcome.FAIL, "empty-patch"),
+        ('{"reward": 0, "apply_failed": true}', "diff --git a/src/x.py b/src/x.py\n", Outcome.FAIL, "patch-apply-failed"),
+        ("-1", "diff --git a/src/x.py b/src/x.py\n", Outcome.INCONCLUSIVE, "verifier-crashed"),
+        ("", "diff --git a/src/x.py b/src/x.py\n", Outcome.INCONCLUSIVE, "verifier-crashed"),
+        ('{"reward": 1}', "diff --git a/conftest.py b/conftest.py\n", Outcome.FAIL, "tampered"),
+    ],
+)
+def test_a_task_is_worth_what_its_verifier_says(shared: Path, reward: str, patch: str, outcome: Outcome, reason: str) -> None:
+    found = graded(task(shared), reward, patch)
+    assert isinstance(found, Done)
+    assert (found.verdict.outcome, found.verdict.reason) == (outcome, reason)
+
+
+def test_only_commits_count(shared: Path) -> None:
+    case = task(shared)
+    found = SUITE.step(case, [call(run("done")), output(f"{MARK}\nthis text is no patch")])
+    assert isinstance(found, Exec)
+    assert found.tree == "work"
+    assert found.command.argv[-1] == "git -c safe.directory='*' diff --binary 6bc4708fb9b2ac52d9a18997e923da6a58916102 HEAD"
+
+
+def test_a_folder_with_a_broken_task_is_named(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "task.toml").write_text("x = [")
+    with pytest.raises(DataError, match=r"one/task.toml"):
+        read_swebench(tmp_path, load_spec("swebench"))
