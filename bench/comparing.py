@@ -114,7 +114,7 @@ def main() -> int:
     arguments = parser.parse_args()
     scale = 8 if arguments.quick else 1
     measures: tuple[tuple[str, Callable[[np.random.Generator, int], list[Asked]], int], ...] = (
-        ("comparing finished runs", comparisons, 800),
+        ("comparing finished runs", comparisons, 400),
         ("change points", changes, 800),
     )
     short = False
