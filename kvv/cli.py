@@ -15,11 +15,9 @@ from types import FrameType
 from kvv import __version__
 from kvv.options import Parser, add_output_options, add_run_options
 from kvv.options_compared import add_compared_verbs
-from kvv.usage import ConfigError, text_problem
+from kvv.usage import ConfigError
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
-#: arguments that are no options
-POSITIONAL = {"suites": "SUITE", "suite": "SUITE", "file": "FILE", "scores": "SCORES"}
 EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
 
 Verb = Callable[[argparse.Namespace], int]
@@ -182,7 +180,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
-        _check_texts(arguments)
         return _verb(arguments.verb)(arguments)
     except ConfigError as error:
         print(f"kvv {arguments.verb}: {error}", file=sys.stderr)
@@ -200,13 +197,6 @@ def _main(argv: Sequence[str] | None) -> int:
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
         print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
         return EXIT_HARNESS
-
-
-def _check_texts(arguments: argparse.Namespace) -> None:
-    positional = {**POSITIONAL, **({"case": "CASE"} if arguments.verb == "show" else {"run": "RUN"})}
-    for name, value in vars(arguments).items():
-        if problem := text_problem(value):
-            raise ConfigError(f"{positional.get(name, '--' + name.replace('_', '-'))}: {problem}")
 
 
 @contextmanager

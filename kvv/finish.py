@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -93,9 +94,23 @@ def say(config: RunConfig, view: RunView, folder: Path) -> None:
     if config.json_output:
         sys.stdout.write(report_json.render(view))
         return
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        _tell_github(view)
     sys.stdout.write(text.brief(view) if config.quiet else text.render(view))
     sys.stdout.write(f"{'' if config.quiet else chr(10)}{text.plain(str(folder))}\n")
     sys.stdout.flush()
+
+
+def _tell_github(view: RunView) -> None:
+    """Annotations beside the job's log, and the report as the step's summary."""
+    sys.stdout.write(github.workflow_commands(view))
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        try:
+            with Path(summary).open("a", encoding="utf-8", newline="\n") as out:
+                out.write(github.render(view))
+        except OSError as error:
+            print(f"the step summary cannot be written: {error.strerror or error}", file=sys.stderr)
 
 
 def write_as_reference(path: Path, store: Store, view: RunView) -> None:

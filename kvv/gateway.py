@@ -19,8 +19,8 @@ LEAST, SHARE = 4, 0.5
 SHORTEST_MS = 1_000.0
 #: ages within this factor and so many milliseconds of each other are the same
 SAME_FACTOR, SAME_MS = 1.02, 250.0
-#: statuses by which gateways say that they gave up waiting; 524 is Cloudflare's
-_GAVE_UP = frozenset({408, 502, 503, 504, 524})
+#: statuses by which gateways say that they gave up waiting; 524 is Cloudflare's. A busy server's 502 and 503 say something else
+_GAVE_UP = frozenset({408, 504, 524})
 #: what the far side did; our own time-outs end at equal ages by themselves
 _CUT = frozenset({FaultKind.CUT, FaultKind.RESET, FaultKind.PROTOCOL})
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Literal
 
 from kvv.model import Case, Outcome, Stat, Verdict
@@ -282,7 +281,3 @@ class GroupTally:
             for name, (planned, n, total) in sorted(self.groups.items())
         }
 
-
-def truncated_share(stats: Iterable[Stat]) -> float:
-    """The largest share of truncated samples in any row; more than 2 % is said in the verdict line."""
-    return max(chain((s.n_truncated / s.n_planned for s in stats if s.n_planned), (0.0,)))

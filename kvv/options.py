@@ -7,10 +7,10 @@ RunConfig's own default.
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kvv.sandbox import BACKENDS
-from kvv.usage import SURFACES, TIERS
+from kvv.usage import SURFACES, TIERS, text_problem
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,6 +18,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's, and no text is empty or what no path and no message can hold."""
+        found, rest = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            if problem := text_problem(getattr(found, action.dest, None)):
+                self.error(f"argument {action.option_strings[-1] if action.option_strings else action.metavar or action.dest}: {problem}")
+        return found, rest
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:

@@ -130,7 +130,7 @@ class Reader:
         self._content_type = next((value for name, value in self._headers if name == "content-type"), "")
         if self._rules is not None:
             self._rules.head(status, self._headers)
-        self._usage_headers()
+        _usage_headers(self._headers, self._decoder)
 
     def feed(self, data: bytes, offset_ms: float) -> bool:
         self._bytes += len(data)
@@ -344,16 +344,17 @@ class Reader:
             provider = next((v for k, v in self._headers if "provider" in k and "deploy" not in k), None)
         return Upstream(provider=provider, system_fingerprint=self._decoder.system_fingerprint, model=observation.model)
 
-    def _usage_headers(self) -> None:
-        """Moonshot's accounting headers (contract section 4, P0.18) as one more usage report."""
-        counts = {name.removeprefix("x-msh-usage-"): int(value) for name, value in self._headers if _is_usage_header(name, value)}
-        raw: dict[str, object] = {}
-        if "prompt-tokens" in counts:
-            raw["prompt_tokens"] = counts["prompt-tokens"]
-        if "cached-tokens" in counts:
-            raw["prompt_tokens_details"] = {"cached_tokens": counts["cached-tokens"]}
-        if raw:
-            self._decoder.header_usage(raw)
+
+def _usage_headers(headers: Iterable[tuple[str, str]], decoder: Decoder) -> None:
+    """Moonshot's accounting headers (contract section 4, P0.18) as one more usage report."""
+    counts = {name.removeprefix("x-msh-usage-"): int(value) for name, value in headers if _is_usage_header(name, value)}
+    raw: dict[str, object] = {}
+    if "prompt-tokens" in counts:
+        raw["prompt_tokens"] = counts["prompt-tokens"]
+    if "cached-tokens" in counts:
+        raw["prompt_tokens_details"] = {"cached_tokens": counts["cached-tokens"]}
+    if raw:
+        decoder.header_usage(raw)
 
 
 def _is_usage_header(name: str, value: str) -> bool:
@@ -376,6 +377,7 @@ def reread(exchange: Exchange, request: Request, rules: Rules | None, *, json_de
     if rules is not None and not exchange.frames and exchange.bytes_received:
         # a body is always a frame, so this was a stream of comments
         rules.stream(EventStream())
+    _usage_headers(exchange.headers, decoder)
     observation = decoder.finish()
     if exchange.status is None:
         observation = replace(observation, shape=Shape.NONE)

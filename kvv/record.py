@@ -6,7 +6,7 @@ Everything a report needs stands in the store: a run can be moved, re-scored and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -205,7 +205,3 @@ def suite_runs(meta: Mapping[str, Any]) -> Sequence[SuiteRun]:
 
 def policy_of(meta: Mapping[str, Any]) -> Policy:
     return Policy.model_validate(meta["policy"])
-
-
-def with_references(recorded: RecordedSuite, references: Sequence[ReferenceRun]) -> RecordedSuite:
-    return replace(recorded, context=replace(recorded.context, references=tuple(references)))

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvv.model import Case, Outcome, Reply, Verdict
-from kvv.record import RecordedSuite, recorded_suites
+from kvv.model import Case, Finding, Outcome, Reply, Role, Surface, Verdict
+from kvv.outcome import Standing
+from kvv.profile import load_profile
+from kvv.reading import reread
+from kvv.record import RecordedSuite, policy_of, recorded_suites
 from kvv.replay import replay
+from kvv.rules import rules_for
 from kvv.store import Store
 from kvv.suite import Suite
 from kvv.workers import WorkerDied, WorkerError, Workers, WorkerTimeout
@@ -41,6 +45,38 @@ async def rescore(store: Store) -> tuple[int, list[Change]]:
     return judged, changes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reread:
+    """Exchanges whose wire rules were judged again, those of them whose findings changed, and those that kept no frames to judge."""
+
+    judged: int
+    changed: int
+    without_frames: int
+
+
+def reread_wire(store: Store) -> Reread:
+    """The passive rules once more over every stored exchange with the endpoint; changed findings replace the stored ones."""
+    meta = store.meta()
+    profile, moonshot_stream = load_profile(meta["profile"], Surface(meta["surface"])), policy_of(meta).moonshot_stream
+    judged = without_frames = 0
+    changed: dict[int, tuple[Finding, ...]] = {}
+    for stored in store.exchanges():
+        exchange = stored.exchange
+        silent_probe = stored.request.purpose == "liveness" and stored.standing is not Standing.ANSWERED
+        if exchange.role is Role.JUDGE or silent_probe:
+            continue
+        if not exchange.frames_kept:
+            without_frames += 1
+            continue
+        judged += 1
+        again = reread(exchange, stored.request, rules_for(profile, stored.request, moonshot_stream=moonshot_stream))
+        if again.findings != stored.findings:
+            changed[exchange.id] = again.findings
+    for exchange_id, findings in changed.items():
+        store.put_findings(exchange_id, findings)
+    return Reread(judged=judged, changed=len(changed), without_frames=without_frames)
+
+
 def _concluded(store: Store) -> Iterator[tuple[RecordedSuite, Case, Verdict]]:
     for recorded in recorded_suites(store.meta()):
         for case_id, sample, verdict in store.verdicts(recorded.suite.id):
@@ -62,7 +98,7 @@ async def judge_replies(workers: Workers, suite: Suite, case: Case, replies: lis
                 case,
                 tuple(replies),
                 timeout_s=suite.judge_timeout_s,
-                imports=("kvv.replay", type(suite).__module__, *suite.judge_imports),
+                imports=(type(suite).__module__, *suite.judge_imports),
             )
             return found
         return replay(suite, case, replies)

@@ -62,13 +62,13 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
         (["run", "--header-env", "X-Key=NOT_SET"], "NOT_SET"),
         (["run", "--extra-body", "{"], "--extra-body"),
         (["check", "aime2025"], "is a benchmark"),
-        (["run", "--variant", "aime2025=x"], "--variant: wants V or SUITE=V[,SUITE=V], SUITE one of mmmu_pro, beam"),
-        (["run", "--variant", "nosuite=x"], "SUITE one of mmmu_pro, beam"),
+        (["run", "--variant", "aime2025=x"], "--variant: wants V or SUITE=V[,SUITE=V], SUITE one of mmmu_pro, swebench, beam"),
+        (["run", "--variant", "nosuite=x"], "SUITE one of mmmu_pro, swebench, beam"),
         (["run", "--variant", "beam="], "--variant"),
         (["run", "--variant", "beam=nope"], "beam has no variant 'nope'"),
         (["run", "--variant", "beam=1M,nope"], "--variant"),
         (["run", "mmmu_pro", "--variant", "mmmu_pro=nope"], "--variant"),
-        (["run", "aime2025", "--variant", "official"], "suites with variants: mmmu_pro, beam"),
+        (["run", "aime2025", "--variant", "official"], "suites with variants: mmmu_pro, swebench, beam"),
         (["run", "--model", ""], "--model: is empty"),
         (["run", "--base-url", ""], "--base-url: is empty"),
         (["run", "--effort", ","], "--effort"),
@@ -188,3 +188,32 @@ def test_a_fixture_run_that_was_cut_resumes_without_a_count_to_be_equal_to(kvv_c
     assert (row["n_concluded"], row["value"]) == (24, 1.0)
     assert row["verdict"] != "fail"
     assert resumed.code == 3
+
+
+def test_inside_github_actions_a_run_annotates_and_writes_the_step_summary(kvv_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    with ReferenceServer(ReferenceConfig(faults=("A01",))) as server:
+        ran = kvv_cli("check", "params", "--base-url", server.base_url, "--model", "kimi-k3", "-q")
+    assert ran.code == 1
+    assert "::error title=contract/decoding::" in ran.out
+    assert summary.read_text("utf-8") == kvv_cli("report", str(ran.folder), "--format", "github").out
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    assert "::" not in kvv_cli("run", "params", "--case", "params/omitted/*", "-q").out
+
+
+def test_score_judges_the_wire_rules_again_and_puts_back_what_was_lost(kvv_cli: Any) -> None:
+    with ReferenceServer(ReferenceConfig(faults=("C12",))) as server:
+        ran = kvv_cli("check", "streaming", "--base-url", server.base_url, "--model", "kimi-k3", "-q")
+    assert ran.code == 1
+    before = ran.report["findings"]
+    with Store.open(ran.folder / "store.sqlite") as store:
+        hit = [stored.exchange.id for stored in store.exchanges() if stored.findings]
+        for number in hit:
+            store.put_findings(number, [])
+    assert hit
+    again = kvv_cli("score", str(ran.folder), "-q")
+    assert f"findings of {len(hit)} changed" in again.err
+    assert ran.report["findings"] == before
+    assert "findings of 0 changed" in kvv_cli("score", str(ran.folder), "-q").err

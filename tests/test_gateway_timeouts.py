@@ -51,12 +51,26 @@ def test_cuts_at_the_same_age_are_a_time_limit(endings: list[Ending]) -> None:
         ended(*SAME, status=None, fault=FaultKind.FIRST_BYTE_TIMEOUT),
         ended(*SAME, status=200, fault=FaultKind.IDLE_TIMEOUT),
         ended(*SAME, status=400),
+        ended(*SAME, status=503),
         ended(*[5.0] * 40, status=502),
         ended(60_000.0, 60_001.0) + ended(60_002.0, 60_003.0, stream=True),
         ended(*SAME, answered=True),
         [],
     ],
-    ids=["three", "all-ages", "one-lived-longer", "half", "our-first-byte", "our-idle", "refusals", "at-once", "two-modes", "answers", "nothing"],
+    ids=[
+        "three",
+        "all-ages",
+        "one-lived-longer",
+        "half",
+        "our-first-byte",
+        "our-idle",
+        "refusals",
+        "busy",
+        "at-once",
+        "two-modes",
+        "answers",
+        "nothing",
+    ],
 )
 def test_anything_else_is_none(endings: list[Ending]) -> None:
     assert suspected_timeouts(endings) == []

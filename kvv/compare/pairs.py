@@ -1,26 +1,34 @@
 """Two runs on the same questions: the paired difference of one value, with what is open counted against whoever looks better.
 
 D is the second run's mean minus the first's. One right-or-wrong sample a side: Tango's interval and McNemar's mid-p value. Several
-samples or scores: the mean of per-case differences, t or BCa, clustered (kvv.stats.paired). Samples are aligned by case and number.
+samples: the mean of per-case differences with t or BCa (kvv.stats.paired), and the exact test stratified by question. Scores, or questions
+that depend on each other: the same interval, and t or sign flips by cluster. Samples are aligned by case and number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import comb
 
 import numpy as np
-from scipy.special import stdtr
+from numpy.typing import NDArray
+from scipy.special import ndtr, stdtr
 
 from kvv.compare.side import CaseResult, Row, SampleResult, SuiteResult
 from kvv.model import Outcome
 from kvv.stats import Difference, PairedCase, mcnemar_midp, paired_difference, tango_interval
+from kvv.stats.paired import cluster_differences
 
 #: what suites call the value of a right answer (the gate's own list is the same)
 USUAL_KEYS = ("correct", "score")
 #: values whose mean is no quality: more is neither better nor worse
 NEUTRAL = frozenset({"triggered", "called"})
 CONFIDENCE = 0.95
+#: up to so many clusters that differ at all, p is counted out over all sign patterns
+EXACT_BELOW = 12
+#: samples above which the stratified test takes the normal approximation
+NORMAL_ABOVE = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +81,10 @@ def _keys(suite: SuiteResult) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairResult:
-    """``difference`` is None without a sample that both sides concluded. ``p`` is two-sided and counts what is open against the
-    difference seen; ``adjusted`` is Benjamini and Hochberg's. ``worst`` and ``best``: D with the open samples all against and all for
-    the second run. ``gained`` and ``lost``: cases that only the second, only the first run has right (or has more right)."""
+    """``difference`` is None without a sample that both sides concluded. ``p`` is two-sided, from the test that ``test`` names, and counts
+    what is open against the difference seen; ``adjusted`` is Benjamini and Hochberg's. ``worst`` and ``best``: D with the open samples all
+    against and all for the second run. ``gained`` and ``lost``: cases of which only the second, only the first run is right, or more often right.
+    """
 
     first: int
     second: int
@@ -86,6 +95,7 @@ class PairResult:
     adjusted: float = 1.0
     gained: int = 0
     lost: int = 0
+    test: str = ""
     samples: int = 0
     open_first: int = 0
     open_second: int = 0
@@ -160,7 +170,7 @@ def compare_pair(
         p = max(p, _adverse_p(rows, found, rng, confidence))
     means = [_means(row) for row in closed]
     gained, lost = sum(y > x for x, y in means), sum(y < x for x, y in means)
-    return replace(result, difference=found, p=p, worst=worst, best=best, gained=gained, lost=lost)
+    return replace(result, difference=found, p=p, test=_test(closed), worst=worst, best=best, gained=gained, lost=lost)
 
 
 def _adverse_p(rows: Sequence[Aligned], found: Difference, rng: np.random.Generator, confidence: float) -> float:
@@ -191,16 +201,21 @@ def _single(rows: Sequence[Aligned]) -> bool:
     return all(len(row.pairs) == 1 and set(row.pairs[0]) <= {0.0, 1.0} for row in rows)
 
 
-def _difference(rows: Sequence[Aligned], rng: np.random.Generator, confidence: float) -> Difference:
+def _clustered(rows: Sequence[Aligned]) -> bool:
+    """Whether any two cases depend on each other."""
     clusters = [row.cluster for row in rows if row.cluster]
-    clustered = len(set(clusters)) < len(clusters)
+    return len(set(clusters)) < len(clusters)
+
+
+def _difference(rows: Sequence[Aligned], rng: np.random.Generator, confidence: float) -> Difference:
+    clustered = _clustered(rows)
     if _single(rows) and not clustered:
         b, c = _discordant(rows)
         n = len(rows)
         interval = tango_interval(b, c, n, confidence)
         d = (b - c) / n
         se = ((b + c - n * d * d) / n**2) ** 0.5
-        return Difference(estimate=d, se=se, n=n, clusters=n, interval=interval, method="Tango paired score, McNemar mid-p")
+        return Difference(estimate=d, se=se, n=n, clusters=n, interval=interval, method="Tango paired score")
     cases = [_paired(row, clustered) for row in rows]
     return paired_difference(cases, rng, confidence)
 
@@ -219,12 +234,67 @@ def _discordant(rows: Sequence[Aligned]) -> tuple[int, int]:
 
 
 def _p_value(rows: Sequence[Aligned], found: Difference) -> float:
-    """Two-sided: mid-p where Tango's interval is, else t with the paired standard error; without any spread the sign test."""
+    """Two-sided. Right-or-wrong answers to independent questions: the exact stratified test. Else t with the paired standard error, or,
+    where few clusters differ at all and t would promise too much, the exact sign-flip test (Fisher's randomisation)."""
     if found.estimate == 0:
         return 1.0
-    if found.method.startswith("Tango") or found.se is None or found.se <= 1e-12:
-        return mcnemar_midp(*_discordant(rows)) if found.clusters > 1 else 1.0
+    clustered = _clustered(rows)
+    if _binary(rows) and not clustered:
+        return stratified_midp([(len(row.pairs), round(sum(y or 0 for _, y in row.pairs)), round(_total(row))) for row in rows])
+    sums = cluster_differences([_paired(row, clustered) for row in rows])
+    differing = np.array([s.total for s in sums if abs(s.total) > 1e-12], dtype=np.float64)
+    if len(differing) <= EXACT_BELOW or found.se is None or found.se <= 1e-12:
+        return _sign_flip(differing)
     return float(2 * stdtr(found.clusters - 1, -abs(found.estimate / found.se)))
+
+
+def _binary(rows: Sequence[Aligned]) -> bool:
+    return all(x in (0.0, 1.0) for row in rows for pair in row.pairs for x in pair)
+
+
+def _test(rows: Sequence[Aligned]) -> str:
+    """The name of what ``_p_value`` does."""
+    if not _binary(rows) or _clustered(rows):
+        return "t, or sign flips where few clusters differ"
+    return "McNemar mid-p" if _single(rows) else "exact test stratified by question"
+
+
+def _total(row: Aligned) -> float:
+    return sum((x or 0.0) + (y or 0.0) for x, y in row.pairs)
+
+
+def stratified_midp(strata: Sequence[tuple[int, int, int]]) -> float:
+    """Two-sided mid-p of equal success probabilities on each question, from (k samples a side, successes of one side, of both).
+
+    Given a question's successes, how many of them fall to one side is hypergeometric where both sides are equal; the sum over questions is
+    compared with its exact distribution (Zelen, Biometrika 58, 1971; Cochran, Mantel and Haenszel's test is its normal approximation,
+    used above NORMAL_ABOVE samples). With one sample a side this is McNemar's mid-p value.
+    """
+    told = [(k, b, s) for k, b, s in strata if 0 < s < 2 * k]
+    if not told:
+        return 1.0
+    if sum(k for k, _, _ in told) > NORMAL_ABOVE:
+        gap = sum(b - s / 2 for _, b, s in told)
+        variance = sum(s * (2 * k - s) / (4 * (2 * k - 1)) for k, _, s in told)
+        return min(1.0, 2 * float(ndtr(-abs(gap) / variance**0.5)))
+    weights = np.ones(1)
+    reached = 0
+    for k, b, s in told:
+        low = max(0, s - k)
+        ways = [comb(s, i) * comb(2 * k - s, k - i) / comb(2 * k, k) for i in range(low, min(k, s) + 1)]
+        weights = np.convolve(weights, ways)
+        reached += b - low
+    here = float(weights[reached]) / 2
+    return min(1.0, 2 * min(float(weights[:reached].sum()) + here, float(weights[reached + 1 :].sum()) + here))
+
+
+def _sign_flip(differences: NDArray[np.float64]) -> float:
+    """The share of all 2^m sign patterns whose sum is at least as far from 0; above EXACT_BELOW differences, which then are all equal, binomial."""
+    m = len(differences)
+    if m > EXACT_BELOW:
+        return mcnemar_midp(int((differences > 0).sum()), int((differences < 0).sum()))
+    signs = 1 - 2 * ((np.arange(2**m)[:, None] >> np.arange(m)) & 1)
+    return float((np.abs(signs @ differences) >= abs(differences.sum()) - 1e-9).mean())
 
 
 # --- who cannot be told apart ----------------------------------------------------------------------
@@ -252,13 +322,3 @@ def outcome_of(case: CaseResult) -> Outcome:
     """A contract case's one verdict; of several samples the worst."""
     order = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.SKIP)
     return min((s.outcome for s in case.samples), key=order.index)
-
-
-def sample_means(suite: SuiteResult, measure: Measure) -> Mapping[str, float]:
-    """Case id -> mean of the concluded samples' values."""
-    found = {}
-    for case_id, case in suite.cases.items():
-        values = [v for s in case.samples if (v := _value(s, measure.key)) is not None]
-        if values:
-            found[case_id] = sum(values) / len(values)
-    return found

@@ -132,7 +132,7 @@ def _pair(pair: PairResult) -> tuple[Value, ...]:
         bounds,
         ("< 0.0001" if pair.adjusted < 0.0001 else f"{pair.adjusted:.4f}") if d is not None else "–",
         _shown(pair),
-        "no pair was concluded" if d is None else f"{d.method}, {d.clusters} clusters",
+        "no pair was concluded" if d is None else f"{d.method}, {d.clusters} clusters; p by {pair.test}",
     )
 
 
@@ -302,4 +302,5 @@ def _pair_json(pair: PairResult) -> dict[str, Any]:
         "p_adjusted": pair.adjusted,
         "shown": pair.differs and d is not None,
         "method": "" if d is None else d.method,
+        "test": pair.test,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -26,6 +27,8 @@ WHOLE_LIMIT = 2 << 30
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 BOM = b"\xef\xbb\xbf"
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
 
@@ -132,7 +135,9 @@ def _read_json(path: Path, spec: DatasetSpec) -> list[Row]:
 def read_json_file(path: Path) -> Any:
     """One JSON document, plain or gzipped; DataError names the file."""
     try:
-        return _parsed(_text(_whole(path), str(path)), str(path))
+        parsed = _parsed(_text(_whole(path), str(path)), str(path))
+        check_characters(parsed, str(path))
+        return parsed
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or one_line(error)}") from error
 
@@ -140,7 +145,27 @@ def read_json_file(path: Path) -> Any:
 def _record(value: Any, where: str) -> Row:
     if not isinstance(value, dict):
         raise DataError(f"{where}: should be an object, is {type(value).__name__}")
+    check_characters(value, where)
     return value
+
+
+def check_characters(value: Any, where: str) -> None:
+    """JSON can name half of a surrogate pair, which is no character: no request, no report and no checksum could hold the text."""
+    waiting = [("", value)]
+    while waiting:
+        place, item = waiting.pop()
+        if isinstance(item, str):
+            if not item.isascii() and _LONE_SURROGATE.search(item):
+                raise DataError(f"{where}: {f'column {place!r}: ' if place else ''}holds a lone surrogate, which is no character")
+        elif isinstance(item, dict):
+            waiting += [(place, name) for name in item]
+            waiting += [(place or _shown(name), inner) for name, inner in item.items()]
+        elif isinstance(item, list):
+            waiting += [(place, inner) for inner in item]
+
+
+def _shown(name: str) -> str:
+    return name.encode("ascii", "backslashreplace").decode()[:60]
 
 
 def _whole(path: Path) -> bytes:

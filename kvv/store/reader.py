@@ -210,16 +210,6 @@ class Reader:
                 return replies
         raise AssertionError("unreachable")
 
-    def in_flight(self) -> Iterator[tuple[str, int]]:
-        query = (
-            "SELECT t.case_id, t.sample FROM (SELECT case_id, sample FROM exchange UNION SELECT case_id, sample FROM alias "
-            "UNION SELECT case_id, sample FROM executed) t JOIN cases c ON c.id = t.case_id WHERE NOT EXISTS "
-            "(SELECT 1 FROM verdict v WHERE v.case_id = t.case_id AND v.sample = t.sample) ORDER BY c.number, t.sample"
-        )
-        return self._rows(query)
-
-    # --- sums ------------------------------------------------------------------------------------------
-
     def exchange_count(self) -> int:
         return int(next(self._rows("SELECT count(*) FROM exchange"))[0])
 

@@ -298,10 +298,6 @@ class Store:
         """(case id, sample) -> outcome of the current verdict, without reading the verdicts."""
         return self._reading(Reader.outcomes)
 
-    def judge_in_flight(self) -> Iterator[tuple[str, int]]:
-        """Planned (case id, sample) that have exchanges but no verdict."""
-        return self._stream(Reader.in_flight)
-
     def finding_groups(self) -> list[FindingGroup]:
         return self._reading(Reader.finding_groups)
 

@@ -83,7 +83,13 @@ def gate(arguments: argparse.Namespace) -> int:
         waivers=view.decision.waivers,
         broken=tuple(broken),
         mended=tuple(mended),
-        notes=(*(f"compared although they differ: {u.text}" for u in found.unlike), *found.dropped, *unused, *filter(None, [view.trouble])),
+        notes=(
+            *_scatter_notes(policy, side, accepted),
+            *(f"compared although they differ: {u.text}" for u in found.unlike),
+            *found.dropped,
+            *unused,
+            *filter(None, [view.trouble]),
+        ),
         false_alarms=false_alarms(policy, side, gated=gated, drifting=len(drift) if arguments.on_drift == "fail" else 0),
         outcome=outcome,
         headline=headline(outcome, lines, missing, drift, newest),
@@ -103,6 +109,15 @@ def _view(folder: Path, policy: Policy, baselines: Sequence[Side], run: Side) ->
             scatter = any(entry.suite == name and entry.method == "f1" for entry in policy.benchmark)
             references[name] = [side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites]
     return regated_view(folder / STORE, policy, references)
+
+
+def _scatter_notes(policy: Policy, run: Side, baselines: Sequence[Side]) -> list[str]:
+    """What an F1 gate lacks: nobody can say how an unchanged endpoint scatters from one run of it."""
+    return [
+        f"{entry.suite}: an F1 is judged by how accepted baselines agree with each other; accept a second one (there is {found})"
+        for entry in policy.benchmark
+        if entry.method == "f1" and entry.suite in run.suites and (found := sum(entry.suite in side.suites for side in baselines)) < 2
+    ]
 
 
 def _like(newest: Side, older: Sequence[Side], allowed: Collection[str]) -> tuple[list[Side], list[str]]:

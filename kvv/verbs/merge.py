@@ -35,11 +35,11 @@ def merge(arguments: argparse.Namespace) -> int:
     config = read_config(folders[order[0]]).model_copy(
         update={"shard": None, "out": arguments.out or "reports", "json_output": bool(arguments.json_output), "quiet": bool(arguments.quiet)}
     )
-    folder = create_folder(config.out, config.base_url, metas[0]["model"])
+    folder = create_folder(config.out, metas[0]["vendor"], metas[0]["model"])
     try:
-        write_config(folder, config)
         Store.create(folder / STORE, merged_meta([metas[i] for i in order], folder.name)).close()
         merge_into(folder / STORE, [folders[i] / STORE for i in order])
+        write_config(folder, config)  # last: it makes the folder a run that can be found
     except StoreError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise ConfigError(f"RUN: {error}") from error

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,13 +68,16 @@ def report(arguments: argparse.Namespace) -> int:
 def score(arguments: argparse.Namespace) -> int:
     """Judges again, says what changed, writes the reports anew; the run's exit code under the new verdicts."""
     from kvv.finish import write_reports
-    from kvv.rescore import rescore
+    from kvv.rescore import reread_wire, rescore
 
     with opened(arguments.run, arguments.out, read_only=False) as (store, folder):
         judged, changes = asyncio.run(rescore(store))
-        store.put_event("rescored", {"judged": judged, "changed": len(changes)})
+        wire = reread_wire(store)
+        store.put_event("rescored", {"judged": judged, "changed": len(changes), "wire": asdict(wire)})
         store.flush()
         print(f"{judged} samples judged again, {len(changes)} verdicts changed", file=sys.stderr)
+        left = f"; {wire.without_frames} exchanges kept no frames, their findings stay" if wire.without_frames else ""
+        print(f"wire rules of {wire.judged} exchanges judged again, findings of {wire.changed} changed{left}", file=sys.stderr)
         for change in changes[:50]:
             line = f"{change.case}#{change.sample}: {change.before.outcome} {change.before.reason} -> {change.after.outcome} {change.after.reason}"
             print(plain(line), file=sys.stderr)

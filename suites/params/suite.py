@@ -30,7 +30,7 @@ def with_token_ids(case: Case, context: Context) -> Case:
     texts = [key for key in bias if not key.isdecimal()] if isinstance(bias, Mapping) else []
     if not texts or case.inputs["skip"]:
         return case
-    found = {text: context.tokenizer.ids(text) if isinstance(context.tokenizer, Vocabulary) else () for text in texts}
+    found: dict[str, Sequence[int]] = {text: context.tokenizer.ids(text) if isinstance(context.tokenizer, Vocabulary) else [] for text in texts}
     unknown = next((text for text, ids in found.items() if len(ids) != 1), None)
     if unknown is not None:
         return replace(case, inputs={**case.inputs, "skip": f"{unknown!r} is no single token of the given tokenizer"})

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.contingency_tables import StratifiedTable, mcnemar
 
 from kvv.compare import compare, compare_pair, measures, tie_groups
-from kvv.compare.pairs import PairResult
+from kvv.compare.pairs import PairResult, stratified_midp
 from kvv.compare.service import mean, median, share
-from kvv.stats import tango_interval
+from kvv.stats import mcnemar_midp, tango_interval
 
 
 def pair(sides: Any, first: Any, second: Any, **more: Any) -> PairResult:
@@ -91,6 +91,53 @@ def test_identical_runs_differ_in_few_of_many_simulated_pairs(sides: Any) -> Non
         p = np.where(rng.random(80) < 0.7, 0.95, 0.3)
         hits += pair(sides, (rng.random(80) < p).astype(int), (rng.random(80) < p).astype(int)).p <= 0.05
     assert hits <= 300 * 0.05 + 5 * (300 * 0.05 * 0.95) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "p"),
+    # mid-p: each differing question's four samples split 2 to 2 in 6 ways, of which two are as seen, one for each side
+    [(1, 0, 1 / 6), (2, 0, 1 / 36), (1, 1, 1.0)],
+)
+def test_repeats_are_tested_question_by_question(sides: Any, gained: int, lost: int, p: float) -> None:
+    rest = 200 - gained - lost
+    found = pair(sides, [[0, 0]] * gained + [[1, 1]] * lost + [[1, 1]] * rest, [[1, 1]] * gained + [[0, 0]] * lost + [[1, 1]] * rest)
+    assert (found.gained, found.lost) == (gained, lost)
+    assert found.p == pytest.approx(p)
+
+
+def test_the_stratified_test_is_mcnemars_with_one_sample_and_near_cochran_mantel_haenszels_with_many() -> None:
+    assert stratified_midp([(1, 1, 1)] * 11 + [(1, 0, 1)] * 19 + [(1, 1, 2)] * 207) == pytest.approx(mcnemar_midp(11, 19))
+    rng = np.random.default_rng(3)
+    tables = []
+    for p in rng.uniform(0.2, 0.9, 40):
+        tables.append(np.array([[b := rng.binomial(8, p), 8 - b], [a := rng.binomial(8, max(0.0, p - 0.12)), 8 - a]]))
+    ours = stratified_midp([(8, int(t[0, 0]), int(t[:, 0].sum())) for t in tables])
+    theirs = StratifiedTable(tables).test_null_odds(correction=False).pvalue
+    assert 0.0001 < ours < 0.2
+    assert ours == pytest.approx(theirs, rel=0.15)
+
+
+def test_scores_of_few_differing_clusters_are_counted_out_over_sign_patterns(sides: Any) -> None:
+    """t would call three of 100 clusters (p 0.08) rarer than the one pattern in four that they are."""
+    clusters = [f"c{i // 2}" for i in range(200)]
+    found = pair(sides, [0.5] * 200, [0.8] * 6 + [0.5] * 194, clusters=clusters)
+    assert found.p == pytest.approx(2 / 8)
+
+
+def test_one_cluster_proves_nothing(sides: Any) -> None:
+    assert pair(sides, [0.2] * 30, [0.9] * 30, clusters=["c"] * 30).p == 1.0
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_repeats_of_equal_vendors_differ_no_more_often_than_stated(sides: Any, k: int) -> None:
+    """Type I error with repeats of 30 bimodal questions, as AIME has: nominal 5 % over 200 pairs, five standard errors of room."""
+    rng = np.random.default_rng(11)
+    hits = 0
+    for _ in range(200):
+        p = np.where(rng.random(30) < 0.8, 0.97, 0.4)
+        first, second = ((rng.random((30, k)) < p[:, None]).astype(int).tolist() for _ in range(2))
+        hits += pair(sides, first, second).p <= 0.05
+    assert hits <= 200 * 0.05 + 5 * (200 * 0.05 * 0.95) ** 0.5
 
 
 def test_a_value_that_is_no_share_is_no_measure(sides: Any) -> None:

@@ -204,3 +204,19 @@ def test_a_run_that_has_not_ended_is_refused(runs: Any, call: Any, tmp_path: Pat
     said = call("compare", runs.good, open_run)
     assert said.code == 2
     assert "has not ended" in said.err
+
+
+def test_recorded_results_pair_as_the_golden_confusion_says(call: Any, shared: Path) -> None:
+    """Real input: 256 answers a side, of which 207 call on both, 11 only there and 19 only here (SOURCES.md of the data)."""
+    import gzip
+
+    for who in ("official", "vendor"):
+        Path(f"{who}.jsonl").write_bytes(gzip.decompress((shared / f"data/tool_calls/results_{who}_256.jsonl.gz").read_bytes()))
+        requests = shared / "data/tool_calls/requests_256.jsonl"
+        call("import", "k2vv", f"{who}.jsonl", "--requests", requests, "--model", "kimi-k2", "--out", who, "-q")
+    first, second = (next(Path(who).iterdir()) for who in ("official", "vendor"))
+    found = json.loads(call("compare", first, second, "--format", "json").out)
+    pairs = {pair["measure"]: pair for pair in found["quality"][0]["pairs"]}
+    assert (pairs["triggered"]["gained"], pairs["triggered"]["lost"], pairs["triggered"]["n_samples"]) == (11, 19, 256)
+    assert (pairs["schema_valid"]["n_samples"], pairs["schema_valid"]["primary"]) == (207, True)
+    assert not any(pair["shown"] for pair in pairs.values())

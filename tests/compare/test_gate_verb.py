@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvv.baselines import Baseline, accepted_baselines, read_baseline, write_baseline
 from kvv.compare.regression import GateLine, decide_lines, drift_of, false_alarms, outcome_of_lines
@@ -26,6 +29,12 @@ key = "correct"
 mode = "regression"
 detect = 0.9
 """
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=8) | st.sampled_from(["pass", "benchmark", "2026"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["run_id", "suites", "cases", "samples", "x"]), inner, max_size=4),
+    max_leaves=12,
+)
 
 
 @pytest.fixture
@@ -123,6 +132,17 @@ def test_a_baseline_file_holds_what_the_run_had(runs: Any, call: Any) -> None:
     path = write_baseline(Path("b"), Baseline(side=side, accepted="2026-03-01T00:00:00Z"))
     assert read_baseline(path).side == side
     assert b"It reads" not in path.read_bytes()
+
+
+@given(json_like)
+def test_whatever_a_baseline_file_holds_it_is_read_or_refused_in_one_line(table: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "b.json"
+        path.write_text(json.dumps({"kvv_baseline": 1, "side": table}), "utf-8")
+        with pytest.raises(ConfigError) as error:
+            read_baseline(path)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600
 
 
 @pytest.mark.parametrize(
@@ -281,3 +301,31 @@ def test_bad_input_is_one_line_and_exit_code_2(runs: Any, call: Any, tmp_path: P
         assert said.code == 2, arguments
         assert words in said.err, said.err
         assert len(said.err.splitlines()) == 1
+
+
+F1_POLICY = """
+name = "f1"
+[[benchmark]]
+suite = "toolcall"
+method = "f1"
+key = "triggered"
+margin = 0.03
+"""
+
+
+def test_an_f1_is_judged_by_how_accepted_baselines_agree(call: Any, tmp_path: Path) -> None:
+    from kvv.sides import finished, side_of
+
+    assert call("run", "toolcall", "--samples", "4", "--out", "out", "-q").code == 0
+    (folder,) = Path("out").iterdir()
+    Path("f1.toml").write_text(F1_POLICY, "utf-8")
+    with finished(str(folder), None) as (store, _):
+        side = side_of(store)
+    for number, name in enumerate(("one", "two")):
+        write_baseline(Path("baselines"), Baseline(side=replace(side, run_id=name), accepted=f"2026-01-0{number + 1}T00:00:00Z"))
+        code, found = gated(call, folder, "--policy", "f1.toml")
+        gate = next(g for g in found["gates"] if g["id"] == "toolcall/trigger_f1")
+        lacking = [note for note in found["notes"] if "accept a second one (there is 1)" in note]
+        assert (gate["verdict"], len(lacking)) == (("skip", 1), ("pass", 0))[number]
+    assert "official against official" in gate["reason"]
+    assert code == 0

@@ -211,6 +211,30 @@ def test_what_is_broken_is_named_in_one_line(tmp_path: Path, name: str, content:
     assert words in failure(write(tmp_path / name, content))
 
 
+@pytest.mark.parametrize(
+    ("bad", "column"),
+    [
+        ({"problem": "half \ud800 a pair"}, "problem"),
+        ({"id": "\udfff"}, "id"),
+        ({"extra": [{"deep": ["\ud83d"]}]}, "extra"),
+        ({"extra": {"\udc00": 1}}, "extra"),
+    ],
+)
+def test_half_a_surrogate_pair_is_named_by_file_row_and_column(tmp_path: Path, bad: dict[str, Any], column: str) -> None:
+    rows = [ROWS[0], {**ROWS[1], **bad}, {**ROWS[2], "problem": "\U0001f600 is a pair"}]
+    lines = write(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    whole = write(tmp_path / "rows.json", json.dumps(rows))
+    packed = write(tmp_path / "rows.jsonl.gz", gzip.compress(lines.read_bytes()))
+    for path, place in ((lines, "line 2"), (packed, "line 2"), (whole, "row 2")):
+        assert failure(path) == f"{path}: {place}: column {column!r}: holds a lone surrogate, which is no character"
+    assert len(load("aime2025", path=write(tmp_path / "good.json", json.dumps([rows[0], rows[2]]))).rows) == 2
+
+
+def test_a_name_of_half_a_pair_is_shown_as_an_escape(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps({**ROWS[0], "\ud800": 1}) + "\n")
+    failure(path).encode("utf-8")
+
+
 def test_a_truncated_parquet_file_is_an_error(tmp_path: Path) -> None:
     path = _parquet(tmp_path)
     path.write_bytes(path.read_bytes()[:-100])
@@ -257,9 +281,7 @@ def test_a_config_has_its_own_folder_and_parquet_goes_first(tmp_path: Path) -> N
         (("refs.jsonl", "x/test.jsonl", "x/invalid.jsonl"), True, ["x/test.jsonl"]),
     ],
 )
-def test_files_of_any_name_are_read_only_where_none_has_the_splits(
-    tmp_path: Path, names: tuple[str, ...], any_name: bool, chosen: list[str]
-) -> None:
+def test_files_of_any_name_are_read_only_where_none_has_the_splits(tmp_path: Path, names: tuple[str, ...], any_name: bool, chosen: list[str]) -> None:
     for name in names:
         write(tmp_path / name, "x")
     wanted = DatasetSpec(title="t", licence="l", source="s", fixture="f", columns={"a": "any"}, any_name=any_name)

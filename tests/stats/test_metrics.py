@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from kvv.metrics import GroupTally, Metric, Unknown, f1_stat, mean_stat, mean_stats, rate_stat, truncated_share
+from kvv.metrics import GroupTally, Metric, Unknown, f1_stat, mean_stat, mean_stats, rate_stat
 from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
 from kvv.stats.f1 import Confusion
 from kvv.stats.interval import wilson
@@ -136,8 +136,6 @@ def test_scores_between_0_and_1_get_a_t_interval_inside_the_range() -> None:
 def test_truncated_samples_are_counted_whatever_they_scored() -> None:
     stat = stat_of([sample(1, Outcome.PASS, 1.0, cut=True), sample(2, Outcome.FAIL, 0.0, cut=True), sample(3, Outcome.PASS, 1.0)])
     assert stat.n_truncated == 2
-    assert truncated_share([stat]) == pytest.approx(2 / 3)
-    assert truncated_share([]) == 0.0
 
 
 def test_verdicts_are_read_once_so_that_a_generator_will_do() -> None:

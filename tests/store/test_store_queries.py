@@ -152,15 +152,6 @@ def test_a_verdict_that_is_not_json_like_is_refused_at_once_and_harms_nothing(st
     assert store.verdict("suite/one", 0) == make.verdict()
 
 
-def test_in_flight_is_what_was_asked_and_not_judged(store: Store, make: Any) -> None:
-    store.put_cases([make.case("suite/z"), make.case("suite/a")], {"suite/z": 3})
-    for case, sample in [("suite/a", 0), ("suite/z", 2), ("suite/z", 0), ("kvv/reachability", 0)]:
-        make.put(store, make.identity(case, sample))
-    store.put_verdict(make.verdict("suite/z", 0))
-    store.flush()
-    assert list(store.judge_in_flight()) == [("suite/z", 2), ("suite/a", 0)]
-
-
 # --- sums ----------------------------------------------------------------------------------------------
 
 
