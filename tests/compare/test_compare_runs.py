@@ -220,3 +220,23 @@ def test_recorded_results_pair_as_the_golden_confusion_says(call: Any, shared: P
     assert (pairs["triggered"]["gained"], pairs["triggered"]["lost"], pairs["triggered"]["n_samples"]) == (11, 19, 256)
     assert (pairs["schema_valid"]["n_samples"], pairs["schema_valid"]["primary"]) == (207, True)
     assert not any(pair["shown"] for pair in pairs.values())
+
+
+@pytest.mark.parametrize("verb", ["compare", "gate", "leaderboard", "history"])
+def test_a_damaged_store_is_one_line_and_exit_code_2(runs: Any, call: Any, verb: str) -> None:
+    import shutil
+
+    from kvv.store import Store
+
+    shutil.copytree(runs.good, "bad")
+    with Store.open(Path("bad/store.sqlite")) as store:
+        store.set_meta("suites", [{"id": 1}])
+    shutil.copytree(runs.good, "cut")
+    data = Path("cut/store.sqlite").read_bytes()
+    Path("cut/store.sqlite").write_bytes(data[: len(data) // 3])
+    for name in ("bad", "cut"):
+        arguments = {"compare": [runs.same, name], "gate": [name, "--baseline", runs.same], "leaderboard": [name], "history": [name]}[verb]
+        said = call(verb, *arguments)
+        assert said.code == 2, (name, said.out[:300])
+        assert len(said.err.splitlines()) == 1
+        assert "Traceback" not in said.err
