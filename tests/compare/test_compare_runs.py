@@ -83,9 +83,11 @@ def test_discordant_questions_come_with_both_answers_and_are_bounded(sides: Any)
         asked.append((run, case, sample))
         return f"answer of {run}"
 
-    shown = with_answers(found, answers)
+    shown = with_answers(found, answers, lambda run, case: f"gold of {case}")
     assert len(asked) == 120
-    assert (shown.discordant[0].first_answer, shown.discordant[0].second_answer) == ("answer of 0", "answer of 1")
+    first = shown.discordant[0]
+    assert (first.first_answer, first.second_answer, first.expected) == ("answer of 0", "answer of 1", f"gold of {first.case}")
+    assert (len(shown.discordant), shown.discordant[-1].first_answer) == (200, "")
     assert "... and 300 more." in markdown(document(shown))
 
 
@@ -158,7 +160,8 @@ def test_two_real_runs_are_compared_case_by_case(runs: Any, call: Any) -> None:
     assert case["second_answer"]
     assert case["second_answer"] != case["first_answer"]
     broken = next(row for row in found["cases"] if row["suite"] == "params")
-    assert (broken["first_note"], broken["second_note"][:5]) == ("passes", "fails")
+    assert (broken["first_note"], broken["second_note"][:5], broken["expected"][:7]) == ("passes", "fails", "refused")
+    assert ("HTTP 400" in broken["first_answer"], "HTTP 400" in broken["second_answer"]) == (True, False)
     assert found["runs"][0]["service"]["first_try"]["n"] > 20
 
 
