@@ -30,6 +30,9 @@ ENVIRONMENT = {"base_url": "KVV_BASE_URL", "model": "KVV_MODEL"}
 COST_GUARD_USD = 20.0
 TOKEN_GUARD = 50_000_000
 
+#: requests at once, and repeats of one question: a slip of the finger beyond these would take the machine's memory, not the endpoint's
+MOST_AT_ONCE, MOST_SAMPLES = 4_096, 10_000
+
 #: nesting of --extra-body; no server's own fields come near it
 EXTRA_BODY_DEPTH = 32
 
@@ -191,7 +194,7 @@ class RunConfig(BaseModel):
     gentle: bool = False
 
     limit: Count | None = None
-    samples: Count | None = None
+    samples: Annotated[int, Field(gt=0, le=MOST_SAMPLES)] | None = None
     case: tuple[str, ...] = ()
     variant: str | None = None
     data: Annotated[dict[str, str], BeforeValidator(_pairs)] = {}
@@ -199,7 +202,7 @@ class RunConfig(BaseModel):
     sandbox: Literal["bwrap", "docker", "none"] | None = None
     reference: tuple[str, ...] = ()
     as_reference: str | None = None
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     shard: Annotated[str, AfterValidator(_shard)] | None = None
 
     thinking: Literal["on", "off"] | None = None
@@ -210,7 +213,7 @@ class RunConfig(BaseModel):
     max_tokens: Annotated[dict[str, Count], BeforeValidator(_max_tokens)] = {}
     stream: bool | None = None
 
-    concurrency: Annotated[Count | None, BeforeValidator(_concurrency)] = None
+    concurrency: Annotated[Annotated[int, Field(gt=0, le=MOST_AT_ONCE)] | None, BeforeValidator(_concurrency)] = None
     max_inflight_tokens: Count = 4_000_000
     connect_timeout: Seconds = 10.0
     first_byte_timeout: Seconds = 600.0

@@ -16,7 +16,7 @@ from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
 from kvv.model import Request
-from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, variant_for
+from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, tier_of, variant_for
 from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
 from kvv.references import ReferenceError, ReferenceFile, check_overlap, read_reference
@@ -67,8 +67,8 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     plan, skipped = [], []
     sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
-        missing = _missing_need(suite, config)
-        dataset = None if missing else _dataset(suite, config, named=named, in_process=in_process)
+        missing = _missing_need(suite, config) or _other_tier(suite, config, profile, named=named)
+        dataset = None if missing else _dataset(suite, config, profile, named=named, in_process=in_process)
         if isinstance(dataset, Skipped):
             skipped.append(dataset)
         elif missing:
@@ -254,14 +254,23 @@ def judge_named(name: str) -> Judge:
     return Judge(model=name, temperature=temperature, max_tokens=JUDGE_MAX_TOKENS)
 
 
-def _dataset(suite: Suite, config: RunConfig, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
-    """The suite's rows: a file the user named, the shipped fixtures, or the pinned public data set."""
+def _other_tier(suite: Suite, config: RunConfig, profile: Profile, *, named: bool) -> str:
+    """A suite that is too long for this tier is asked only where the user named it, its data, or KVV's sizes."""
+    tiers = profile.sampling_for(suite.id).tiers
+    if not tiers or tier_of(config) in tiers or named or suite.id in config.data or config.base_url is None or config.preset == "kvv":
+        return ""
+    return f"not in the tier {tier_of(config)}, only where it is named"
+
+
+def _dataset(suite: Suite, config: RunConfig, profile: Profile, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
+    """The suite's rows: a file the user named, the shipped fixtures, or the pinned public data set in the tier's variant."""
     path = config.data.get(suite.id)
     if suite.dataset is None or (suite.dataset_optional and path is None):
         return None
     fixture = path == FIXTURE or (path is None and in_process)
     try:
-        variant = suite.data_variant(variant_for(config, suite.id))
+        by_tier = "" if path or in_process or config.preset == "kvv" else profile.sampling_for(suite.id).variant.get(tier_of(config), "")
+        variant = suite.data_variant(variant_for(config, suite.id) or by_tier)
     except ValueError as error:
         raise ConfigError(f"--variant: {error}") from error
     try:

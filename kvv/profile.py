@@ -108,7 +108,8 @@ class Decoding(_Table):
 class Sampling(_Table):
     """What a benchmark sends; None leaves a field out of the request.
 
-    ``samples`` and ``limit`` (questions) are per tier; ``temperature_off`` holds while thinking is off.
+    ``samples``, ``limit`` (questions) and ``variant`` (of the data) are per tier; ``tiers`` are those that ask the suite without its being
+    named, all where empty; ``temperature_off`` holds while thinking is off.
     """
 
     temperature: float | None = None
@@ -118,6 +119,8 @@ class Sampling(_Table):
     stream: bool = True
     samples: Mapping[str, int] = Field(default_factory=dict)
     limit: Mapping[str, int] = Field(default_factory=dict)
+    variant: Mapping[str, str] = Field(default_factory=dict)
+    tiers: tuple[str, ...] = ()
     expect_completion_tokens: int = 2_000
 
 

@@ -38,6 +38,9 @@ def test_flags_go_over_environment_over_file_over_default(tmp_path: Path) -> Non
         ({"deadline": -1.0}, "--deadline"),
         ({"deadline": float("nan")}, "--deadline"),
         ({"concurrency": "lots"}, "--concurrency"),
+        ({"concurrency": "999999999"}, "--concurrency"),
+        ({"samples": 100_000_000}, "--samples"),
+        ({"seed": -1}, "--seed"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_option(flags: dict[str, object], words: str, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Containers(Sandbox):
         path = socket_path()
         self._engine = engine or (Engine(path) if path else None)
         self._limits = limits or Limits(memory=8 << 30, disk=20 << 30)
-        self._default_image = default_image
+        self.default_image = default_image
         self._run = uuid.uuid4().hex
         self._folder = RunFolder(lambda: [str(self._known.path), f"{LABEL}={self._run}"])
         self._swept = False
@@ -74,9 +74,9 @@ class Containers(Sandbox):
         return ""
 
     def refuses(self, workspace: Workspace) -> str:
-        if workspace.image or self._engine is None or self._engine.image(self._default_image) is not None:
+        if workspace.image or self._engine is None or self._engine.image(self.default_image) is not None:
             return ""
-        return f"its instances need the image {self._default_image}: `docker pull {self._default_image}`"
+        return f"its instances need the image {self.default_image}: `docker pull {self.default_image}`"
 
     async def open(self, workspace: Workspace) -> Session:
         try:
@@ -97,7 +97,7 @@ class Containers(Sandbox):
             self._swept = True
             sweep(engine)
         self._folder.new()  # starts the watchdog
-        name = workspace.image or self._default_image
+        name = workspace.image or self.default_image
         image = engine.image(name)
         if image is None:
             engine.pull(name)

@@ -8,7 +8,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvv.model import Answered, Ask, Case, Command, Exec, Executed, Observation, Reply, Request, Step, ToolCall, Verdict
+import orjson
+
+from kvv.model import Answered, Ask, Case, Command, Exec, Executed, Fragment, Observation, Reply, Request, Step, ToolCall, Verdict
 from kvv.outcome import Standing, assess, unanswered
 from kvv.suites.swebench.prompts import FENCE, MARK, TOOL, format_error, observation, opening
 
@@ -23,6 +25,8 @@ LENGTH_CUTS = 3
 LOOP = 20
 #: characters of one command's output that are kept at all; a patch must fit
 OUTPUT_LIMIT = 1_000_000
+#: characters of history that are sealed together
+SEAL = 32_768
 #: bytes of one command: systems take 128 KiB for one argument
 COMMAND_LIMIT = 120_000
 
@@ -88,9 +92,42 @@ class _Streak:
         return self.length
 
 
+class _History:
+    """The linear history. Once there is enough of it, its beginning is text that was serialised once: sent, hashed and stored as one part."""
+
+    def __init__(self, messages: list[dict[str, Any]]) -> None:
+        self._sealed: list[Fragment] = []
+        self._open = messages
+        self._size = sum(map(_size, messages))
+
+    def add(self, *messages: dict[str, Any]) -> None:
+        self._open += messages
+        self._size += sum(map(_size, messages))
+
+    def listed(self) -> list[Any]:
+        """For a request. Seals what has gathered: between two requests, so that the same replies always give the same parts."""
+        found = [*self._sealed, *self._open]
+        if self._size >= SEAL:
+            self._sealed.append(Fragment.of(b",".join(map(_dumped, self._open)), splice=True))
+            self._open, self._size = [], 0
+        return found
+
+
+def _size(message: Mapping[str, Any]) -> int:
+    calls = sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))
+    return calls + sum(len(value) for value in message.values() if isinstance(value, str))
+
+
+def _dumped(message: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(message)
+    except orjson.JSONEncodeError:  # a lone surrogate: it goes out as it came in, as an escape
+        return json.dumps(message).encode("ascii")
+
+
 @dataclass(slots=True)
 class _State:
-    messages: list[dict[str, Any]]
+    messages: _History
     went: Trajectory = field(default_factory=Trajectory)
     errors: int = 0
     cuts: int = 0
@@ -100,9 +137,10 @@ class _State:
 def agent(case: Case) -> Play:
     """Plays until an exit state is reached."""
     inputs = case.inputs
-    state = _State(opening(inputs["task"], mode=inputs["mode"], workdir=inputs["sandbox"].get("workdir", "/testbed"), commits=inputs["commits"]))
+    first = opening(inputs["task"], mode=inputs["mode"], workdir=inputs["sandbox"].get("workdir", "/testbed"), commits=inputs["commits"])
+    state = _State(_History(first))
     while not (exit_state := _limit_reached(state, inputs["limits"])):
-        reply = yield Ask(requests=(_request(case, state.messages),))
+        reply = yield Ask(requests=(_request(case, state.messages.listed()),))
         assert isinstance(reply, tuple)
         exit_state = _heard(case, state, reply[0])
         if exit_state:
@@ -125,9 +163,9 @@ def _limit_reached(state: _State, limits: Mapping[str, Any]) -> str:
     return ""
 
 
-def _request(case: Case, messages: list[dict[str, Any]]) -> Request:
+def _request(case: Case, messages: list[Any]) -> Request:
     inputs = case.inputs
-    body = {**inputs["body"], "messages": list(messages)}
+    body = {**inputs["body"], "messages": messages}
     if inputs["mode"] == "tools":
         body["tools"] = [TOOL]
     return Request(body=body, stream=inputs["stream"])
@@ -175,7 +213,7 @@ def _act(case: Case, state: _State, said: Observation) -> Generator[Step, Reply,
     if why:
         return _no_command(state, said, mode, f"{why}; the answer was cut by the output limit" if cut else why)
     state.errors = 0
-    state.messages.append(_assistant(said, calls=mode == "tools"))
+    state.messages.add(_assistant(said, calls=mode == "tools"))
     for number, command in enumerate(commands):
         reply = yield _exec(command, case.inputs["limits"]["command_s"])
         assert isinstance(reply, Executed)
@@ -184,9 +222,9 @@ def _act(case: Case, state: _State, said: Observation) -> Generator[Step, Reply,
             return exit_state
         text = observation(reply.output, reply.exit_code, elided=reply.elided, timeout_s=case.inputs["limits"]["command_s"])
         if mode == "tools":
-            state.messages.append({"role": "tool", "tool_call_id": _id(said.tool_calls[number], number), "content": text})
+            state.messages.add({"role": "tool", "tool_call_id": _id(said.tool_calls[number], number), "content": text})
         else:
-            state.messages.append({"role": "user", "content": text})
+            state.messages.add({"role": "user", "content": text})
     return ""
 
 
@@ -205,7 +243,7 @@ def _no_command(state: _State, said: Observation, mode: str, why: str) -> str:
     message = _assistant(said, calls=False)
     calls = "\n".join(f"{call.name or ''}({call.arguments})" for call in said.tool_calls)
     message["content"] = "\n".join(part for part in (said.answer, calls) if part) or "(no answer)"
-    state.messages += [message, {"role": "user", "content": format_error(mode, why)}]
+    state.messages.add(message, {"role": "user", "content": format_error(mode, why)})
     return ""
 
 

@@ -9,6 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,7 +128,13 @@ def test_every_form_gives_the_same_rows(fixture_rows: list[dict[str, Any]], tmp_
     literal = from_hub([{**row, "chat": repr(row["chat"])} for row in columns], SPEC, "hub")
     (tmp_path / "hub.jsonl").write_text("".join(json.dumps(row) + "\n" for row in columns), "utf-8")
     file = read_beam(tmp_path / "hub.jsonl", SPEC).rows
-    for rows in (folders, hub, literal, file):
+    literals = [{**row, "chat": repr(row["chat"])} for row in columns]
+    pd.DataFrame(literals).to_parquet(tmp_path / "literals.parquet")
+    pq.write_table(pa.Table.from_pylist(columns), tmp_path / "lists.parquet")
+    saved = tmp_path / "saved"
+    datasets.DatasetDict({"100K": datasets.Dataset.from_list(columns)}).save_to_disk(str(saved))
+    on_disk = [read_beam(path, SPEC).rows for path in (tmp_path / "literals.parquet", tmp_path / "lists.parquet", saved)]
+    for rows in (folders, hub, literal, file, *on_disk):
         assert bare(rows) == expected(fixture_rows)
 
 

@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import subprocess
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rootfs
 
 from kvv.model import Command, Executed
-from kvv.sandbox import Limits, Sandbox, Session, Workspace
+from kvv.sandbox import Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.base import MIB
 from kvv.sandbox.bubblewrap import Bubblewrap
 from kvv.sandbox.container import Containers
-from kvv.sandbox.engine import Engine, socket_path
+from kvv.sandbox.engine import Engine, EngineError, socket_path
 from kvv.sandbox.none import NoSandbox
 
 #: small enough to be broken in a test
 TIGHT = Limits(memory=256 * MIB, processes=60, file=32 * MIB, disk=48 * MIB, scratch=16 * MIB)
 
 
-def container_image(engine: Engine) -> str:
-    """An image with bash, git and python3 that the engine has; KVV_TEST_IMAGE names another."""
-    names = [os.environ.get("KVV_TEST_IMAGE", ""), "localhost/kvv-test:latest", "python:3.11"]
-    return next((name for name in names if name and engine.image(name) is not None), "")
+@cache
+def container_image(path: Path) -> tuple[str, str]:
+    """An image with bash, git and python3 in which a command runs, and why there is none."""
+    try:
+        image = rootfs.image(Engine(path))
+        if not image:
+            return "", "no image can be made of this machine's programs"
+        asyncio.run(_tried(Containers(default_image=image)))
+    except (EngineError, SandboxError, OSError) as error:
+        return "", f"containers do not run here: {error}"
+    return image, ""
+
+
+async def _tried(sandbox: Sandbox) -> None:
+    session = await sandbox.open(Workspace(image=container_name(sandbox)))
+    await session.close()
+    await sandbox.close()
+
+
+def container_name(sandbox: Sandbox) -> str:
+    assert isinstance(sandbox, Containers)
+    return sandbox.default_image
 
 
 def make(backend: str, limits: Limits = TIGHT) -> Sandbox:
@@ -36,9 +55,9 @@ def make(backend: str, limits: Limits = TIGHT) -> Sandbox:
         path = socket_path()
         if path is None:
             pytest.skip("no Docker-compatible socket")
-        image = container_image(Engine(path))
-        if not image:
-            pytest.skip("the container engine has no image with bash, git and python3 (KVV_TEST_IMAGE names one)")
+        image, why = container_image(path)
+        if why:
+            pytest.skip(why)
         return Containers(limits, default_image=image)
     sandbox: Sandbox = Bubblewrap(limits) if backend == "bwrap" else NoSandbox(limits)
     if why := sandbox.missing():

@@ -50,7 +50,7 @@ def soon(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
 def test_nothing_is_left_of_a_run_that_was_killed(backend: str, workspace: Workspace, tmp_path: Path) -> None:
     make(backend)
     path = socket_path()
-    image = container_image(Engine(path)) if backend == "docker" and path else ""
+    image = container_image(path)[0] if backend == "docker" and path else ""
     place = Path("/tmp") / f"kvv-killed-{os.getpid()}-{backend}"  # noqa: S108 every part of the way must be open to the sandbox's user
     place.mkdir(mode=0o711)
     mark = f"86397{os.getpid()}"

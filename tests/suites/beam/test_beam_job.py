@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kvv.config import load_config
+from kvv.data import load
 from kvv.job import judge_of, prepare
 
 
@@ -44,3 +45,28 @@ def test_a_hugging_face_tokeniser_folder_counts_and_cuts(tmp_path: Path) -> None
     assert set(dropped.values()) != {0}  # 1,048,576 - 1,040,000 - 5,000 words are fewer than a conversation has
     assert all(case.inputs["history"]["counted"] for case in planned.cases)
     assert all(number % 2 == 0 for number in dropped.values())
+
+
+def test_the_smoke_tier_leaves_long_memory_out_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("KVV_CACHE", str(tmp_path)), ("HF_HOME", str(tmp_path)), ("HF_HUB_OFFLINE", "1")):
+        monkeypatch.setenv(name, value)
+    judge = {"judge_base_url": "https://j.example/v1", "judge_model": "j"}
+    skipped = {item.suite: item.reason for item in prepare(configured(**judge)).plan.skipped}
+    assert skipped["beam"] == "not in the tier smoke, only where it is named"
+    nightly = {item.suite: item.reason for item in prepare(configured(**judge, tier="nightly")).plan.skipped}
+    assert nightly["beam"].startswith("no data: ")
+    named = prepare(configured(**judge, data=["beam=fixture"]))
+    assert "beam" in [item.suite.id for item in named.plan.suites]
+
+
+@pytest.mark.parametrize(("more", "variant"), [({"tier": "nightly"}, "100K"), ({"tier": "full"}, "1M"), ({"tier": "nightly", "variant": "500K"}, "500K")])
+def test_each_tier_has_its_own_size(more: dict[str, str], variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def loads(name: str, **options: Any) -> Any:
+        asked.append(options["variant"])
+        return load("beam", fixture=True)
+
+    monkeypatch.setattr("kvv.job.load_data", loads)
+    prepare(configured(suites=["beam"], judge_base_url="https://j.example/v1", judge_model="j", **more))
+    assert asked == [variant]

@@ -20,6 +20,7 @@ from kvv.model import (
     Executed,
     Fault,
     FaultKind,
+    Fragment,
     Identity,
     Observation,
     Outcome,
@@ -35,6 +36,7 @@ from kvv.model import (
 from kvv.suite import Result
 from kvv.suites.swebench.instance import variant_of
 from kvv.suites.swebench.prompts import FENCE, MARK
+from kvv.wire.encode import encode
 
 from .conftest import SUITE, Instance, context
 
@@ -308,3 +310,19 @@ def test_a_variant_names_a_set_and_a_mode(variant: str, data: str, mode: str) ->
 @pytest.mark.parametrize("variant", ["vision", "lite-full", "text-tools", "lite-", "-"])
 def test_what_is_no_variant_of_ours_is_not_taken(variant: str) -> None:
     assert SUITE.data_variant(variant) == ""
+
+
+def test_a_long_history_is_sent_in_parts_that_are_serialised_once_and_says_the_same(case: Case) -> None:
+    history: list[Reply] = []
+    for number in range(30):
+        history += [call(run(f"cat part{number}")), output(f"{number} é \ud800 " + "x" * 3_000)]
+    found, earlier = step(case, *history), step(case, *history[:-2])
+    messages, before = asked(found), asked(earlier)
+    sealed = [message for message in messages if isinstance(message, Fragment)]
+    assert len(sealed) >= 2
+    assert [fragment.digest for fragment in before if isinstance(fragment, Fragment)] == [fragment.digest for fragment in sealed][: len(before)]
+    assert isinstance(found, Ask)
+    body = json.loads(b"".join(encode(found.requests[0].body).parts))
+    assert len(body["messages"]) == 2 + 60
+    assert body["messages"][3]["content"].startswith("0 é \ud800 xxx")
+    assert [message["role"] for message in body["messages"][2:]] == ["assistant", "tool"] * 30
