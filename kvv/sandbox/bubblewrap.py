@@ -71,6 +71,8 @@ class Bubblewrap(Sandbox):
         said = " ".join(tried.stdout.decode("utf-8", "replace").split())
         if tried.returncode == 9:
             return f"{said} is not installed"
+        if "nknown option" in said:
+            return "bubblewrap 0.8 or newer is needed"
         return "" if tried.returncode == 0 else f"{PROGRAM} does not run here ({said[:200]})"
 
     def refuses(self, workspace: Workspace) -> str:
@@ -175,7 +177,9 @@ class _Session(Session):
 
 def _namespaces() -> list[str]:
     unshared = [f"--unshare-{name}" for name in ("user", "pid", "net", "ipc", "uts", "cgroup-try")]
-    return [*unshared, "--hostname", "sandbox", "--uid", INSIDE, "--gid", INSIDE, "--cap-drop", "ALL", "--die-with-parent", "--new-session"]
+    # a user namespace inside could mount memory without a bound
+    alone = ["--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session"]
+    return [*unshared, *alone, "--hostname", "sandbox", "--uid", INSIDE, "--gid", INSIDE]
 
 
 def _environment() -> Iterator[str]:

@@ -159,24 +159,39 @@ def descendants(pid: int) -> Iterator[int]:
 
 def _too_much(pid: int, limit: int) -> bool:
     """The cheap look first; pages that forked processes share count once only in the dear one."""
-    return sum(map(resident, descendants(pid))) > limit and sum(map(proportional, descendants(pid))) > limit
+    pids = list(descendants(pid))
+    unmapped = memory_files(pids)
+    return sum(map(resident, pids)) + unmapped > limit and sum(map(proportional, pids)) + unmapped > limit
 
 
 def resident(pid: int) -> int:
     """Bytes of the process in memory, without files."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        fields = Path(f"/proc/{pid}/statm").read_text("ascii").split()
-        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
-    return 0
+    return _kilobytes(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
 
 
 def proportional(pid: int) -> int:
     """Bytes of the process in memory, shared ones divided by the number of those who share them."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
-            if line.startswith("Pss_Anon:"):
-                return int(line.split()[1]) * 1024
-    return resident(pid)
+    return _kilobytes(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+
+
+def _kilobytes(path: str, names: tuple[str, ...]) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path(path).read_text("ascii", "replace").splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
+    return 0
+
+
+def memory_files(pids: Sequence[int]) -> int:
+    """Bytes of files that live in memory alone (memfd), each once: what is written to them belongs to no process."""
+    sizes = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(f"/proc/{pid}/fd/{name}").startswith("/memfd:"):
+                        found = os.stat(f"/proc/{pid}/fd/{name}")
+                        sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(sizes.values())
 
 
 def disk_usage(tree: Path, enough: int) -> int:

@@ -30,7 +30,8 @@ SEAL = 32_768
 #: bytes of one command: systems take 128 KiB for one argument
 COMMAND_LIMIT = 120_000
 
-_BLOCK = re.compile(rf"^```(?:{FENCE}|bash)[ \t]*\n(.*?)\n?^```[ \t]*$", re.S | re.M)
+#: lines that open a block
+_OPENINGS = (f"```{FENCE}", "```bash")
 _OVERFLOW = re.compile(r"context|too (?:long|large|many)|exceed|maximum.{0,40}(?:length|tokens)|token limit", re.I)
 
 #: steps out, replies in
@@ -296,12 +297,22 @@ def _unfit(command: object) -> str:
 
 
 def _block(said: Observation) -> tuple[list[str], str]:
-    found = _BLOCK.findall(said.answer)
+    """Exactly one closed block. Line by line: a regular expression would take for ever over an answer of nothing but openings."""
+    found: list[str] = []
+    inside: list[str] | None = None
+    for line in said.answer.split("\n"):
+        edge = line.rstrip()
+        if inside is None:
+            inside = [] if edge in _OPENINGS else None
+        elif edge == "```":
+            found.append("\n".join(inside).strip())
+            inside = None
+        else:
+            inside.append(line)
     if len(found) != 1:
         return [], f"there are {len(found)} command blocks"
-    command = found[0].strip()
-    why = _unfit(command)
-    return ([], why) if why else ([command], "")
+    why = _unfit(found[0])
+    return ([], why) if why else (found, "")
 
 
 def _ran(state: _State, command: str, done: Executed) -> str:

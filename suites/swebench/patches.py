@@ -17,6 +17,8 @@ RUNNER_FILES = frozenset(
 )  # fmt: skip
 #: modules that would be imported in place of the runner's own
 SHADOWS = frozenset({"unittest", "pytest", "_pytest", "pluggy", "doctest", "nose"})
+#: names of one file that a patch can give
+NAMES = 4
 #: files with many purposes: only lines that speak of tests count
 SHARED_FILES = frozenset({"pyproject.toml", "setup.cfg", "package.json", "Cargo.toml", "Makefile"})
 _OF_TESTS = re.compile(r"pytest|unittest|\btests?\b|jest|mocha|vitest|addopts|testpaths|norecursedirs|collect", re.I)
@@ -36,25 +38,26 @@ def touched(patch: str) -> list[Touched]:
 
 
 def _touched(patch: str) -> Iterator[Touched]:
-    current: list[Touched] = []
+    """A file has up to four names: two in the head, two at its first hunk."""
+    current: dict[str, Touched] = {}
     in_head = False
     for line in patch.splitlines():
         if line.startswith("diff --git "):
-            yield from current
-            current, in_head = [Touched(path=path) for path in _names(line)], True
+            yield from current.values()
+            current, in_head = {path: Touched(path=path) for path in _names(line)}, True
         elif line.startswith("@@"):
             in_head = False
-        elif line.startswith(("--- ", "+++ ")) and (in_head or not current or line.startswith("--- ")):
+        elif line.startswith("--- ") or (line.startswith("+++ ") and (in_head or len(current) == 1)):
+            if not in_head and line.startswith("--- "):
+                yield from current.values()
+                current = {}
             path = _plain(line[4:].split("\t")[0].strip())
-            if path and path not in [known.path for known in current]:
-                if not in_head and line.startswith("--- "):
-                    yield from current
-                    current = []
-                current.append(Touched(path=path))
-        elif line[:1] in "+-" and line and not in_head:
-            for known in current:
+            if path and len(current) < NAMES:
+                current.setdefault(path, Touched(path=path))
+        elif line[:1] in ("+", "-") and not in_head:
+            for known in current.values():
                 known.lines.append(line[1:])
-    yield from current
+    yield from current.values()
 
 
 def _names(line: str) -> list[str]:

@@ -90,6 +90,13 @@ def test_no_command_holds_a_capability_or_sees_another_process(box: Box) -> None
     assert "root" not in done.output.splitlines()[6]
 
 
+@pytest.mark.parametrize("box", ["bwrap"], indirect=True)
+def test_no_namespace_can_be_made_inside_to_mount_memory_without_a_bound(box: Box) -> None:
+    (done,) = box.run("unshare -Urm bash -c 'mount -t tmpfs none /tmp && dd if=/dev/zero of=/tmp/x bs=1M count=20'; echo code $?")
+    assert "20971520" not in done.output
+    assert "code 0" not in done.output
+
+
 @REAL
 def test_memory_is_bounded(box: Box) -> None:
     (done, alive) = box.run("python3 -c 'x = bytearray(1 << 30); print(len(x))'", "echo alive")
@@ -104,6 +111,19 @@ def test_memory_is_bounded_over_all_processes_of_a_command(box: Box) -> None:
     (done,) = box.run(hold * 6 + "wait", timeout_s=12)
     assert done.killed == "memory"
     assert done.exit_code == 137
+
+
+@pytest.mark.parametrize("box", ["bwrap"], indirect=True)
+@pytest.mark.parametrize(
+    "hold",
+    [
+        "import mmap; m = mmap.mmap(-1, 500 << 20); [m.write(b'x' * 4096) for _ in range(500 << 8)]",
+        "import os; fds = [os.memfd_create('x') for _ in range(12)]; [os.write(fd, b'x' * (30 << 20)) for fd in fds]",
+    ],
+)
+def test_memory_that_is_shared_or_a_file_in_memory_counts_too(box: Box, hold: str) -> None:
+    (done,) = box.run(f'python3 -c "{hold}; import time; time.sleep(10)"', timeout_s=9)
+    assert done.killed == "memory", done
 
 
 @REAL

@@ -326,3 +326,10 @@ def test_a_long_history_is_sent_in_parts_that_are_serialised_once_and_says_the_s
     assert len(body["messages"]) == 2 + 60
     assert body["messages"][3]["content"].startswith("0 é \ud800 xxx")
     assert [message["role"] for message in body["messages"][2:]] == ["assistant", "tool"] * 30
+
+
+@pytest.mark.parametrize("answer", ["```bash\n" * 200_000, f"```{FENCE}\n" + "x\n" * 300_000, "```\n" * 200_000])
+def test_an_answer_of_nothing_but_openings_is_read_in_one_pass(case: Case, answer: str) -> None:
+    found = asked(step(with_(case, mode="text"), answered(Choice(answer=answer, finish_reason="stop"))))
+    assert isinstance(found[-1], dict)
+    assert "there are 0 command blocks" in found[-1]["content"]
