@@ -59,6 +59,11 @@ class Assessment:
     retry_after_s: float | None = None
     detail: str = ""
 
+    @property
+    def spoken(self) -> bool:
+        """A completion or a refusal: whoever answered had read the request."""
+        return self.standing in (Standing.ANSWERED, Standing.REFUSED)
+
 
 def assess(exchange: Exchange, observation: Observation) -> Assessment:
     """Classify one attempt. The status decides where there is one; a transport fault decides otherwise."""

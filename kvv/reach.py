@@ -121,5 +121,5 @@ async def _better_address(job: Job, base_url: str, transport: Transport) -> str 
         return None
     received = await _ask(transport, replace(control_request(job), path="/v1/chat/completions"))
     found = assess(received.exchange, received.observation)
-    lives = found.standing in (Standing.ANSWERED, Standing.REFUSED) or found.reason in ("auth", "no-credit")
+    lives = found.spoken or found.reason in ("auth", "no-credit")
     return redact_url(parts._replace(path=f"{path}/v1").geturl()) if lives else None

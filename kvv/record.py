@@ -46,6 +46,7 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "tier": config.tier or ("smoke" if config.base_url else "full"),
         "preset": config.preset or "",
         "policy": job.policy.model_dump(mode="json"),
+        "policy_sha256": job.policy.sha256,
         "in_process": job.in_process,
         "sandbox": job.sandbox,
         "contract_only": job.contract_only,

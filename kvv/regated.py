@@ -39,7 +39,8 @@ class RegatedStore(Store):
             }
             for entry in meta["suites"]
         ]
-        return {**meta, "policy": self._policy.model_dump(mode="json"), "suites": suites, "server_counts": None}
+        policy = {"policy": self._policy.model_dump(mode="json"), "policy_sha256": self._policy.sha256}
+        return {**meta, **policy, "suites": suites, "server_counts": None}
 
 
 def regated_view(path: Path, policy: Policy, references: Mapping[str, Sequence[ReferenceRun]]) -> RunView:

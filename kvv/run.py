@@ -23,7 +23,9 @@ from kvv.redact import Redactor
 from kvv.sandbox import named
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
-from kvv.schedule.scheduler import Scheduler, Stop, Work
+from kvv.schedule.scheduler import Scheduler
+from kvv.schedule.sending import LIVENESS
+from kvv.schedule.work import Stop, Work
 from kvv.store import Store
 from kvv.suite import Judge, Suite, SuiteKind
 from kvv.transport import Endpoint, EndpointError, Transport
@@ -164,7 +166,7 @@ class _Runner:
         judge = next((item.context.judge for item in self._planned.values() if item.context.judge is not None and item.cases), None)
         if judge is None or Role.JUDGE not in self._endpoints:
             return None
-        return Request(body=Judge.body(judge.fields(), "Reply with exactly: ready"), role=Role.JUDGE, purpose="liveness")
+        return Request(body=Judge.body(judge.fields(), "Reply with exactly: ready"), role=Role.JUDGE, purpose=LIVENESS)
 
     async def _end_wave(self, scheduler: Scheduler) -> None:
         again = list(self._unsettled.values())[:END_WAVE]
@@ -245,7 +247,7 @@ def _conclusive(suite: Suite, case: Case, history: Sequence[tuple[Answered, ...]
     for number, replies in enumerate(history):
         step = suite.step(case, history[:number])
         whole = isinstance(step, Ask) and len(step.requests) == len(replies)
-        if not whole or not all(assess(reply.exchange, reply.observation).standing in (Standing.ANSWERED, Standing.REFUSED) for reply in replies):
+        if not whole or not all(assess(reply.exchange, reply.observation).spoken for reply in replies):
             return
         yield replies
 

@@ -117,7 +117,8 @@ def build_view(store: Store) -> RunView:
         endpoint=Endpoint(base_url=meta["base_url"], model=meta["model"], vendor=meta["vendor"], upstreams=upstreams),
         profile=meta["profile"],
         surface=meta["surface"],
-        policy=PolicyRef(name=policy.name, sha256=policy.sha256, strict=policy.strict),
+        # as it was hashed when the run began: a field that a later version adds must not change an old report
+        policy=PolicyRef(name=policy.name, sha256=meta.get("policy_sha256") or policy.sha256, strict=policy.strict),
         suites=decision.suites,
         decision=decision,
         checks=tuple(_with_bytes(store, meta, checks)),

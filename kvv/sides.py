@@ -98,7 +98,7 @@ def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any
         "data": None if dataset is None else dataset["sha256"] or dataset["revision"],
         "sampling": sampling,
         "judge": said.get("judge"),
-        "agent": said.get("agent"),
+        "agent": "; grader ".join(str(part) for part in (said.get("agent"), said.get("grader")) if part) or None,
         "scorer": entry["version"],
     }
 

@@ -82,7 +82,7 @@ def test_these_are_all_keys_that_a_run_writes(whole: Path) -> None:
     with Store.open(whole / "store.sqlite", read_only=True) as store:
         written = set(store.meta())
     assert set(REQUIRED) <= written
-    assert written - set(REQUIRED) <= {"finished", "stop", "blocked", "configuration", "server_counts", "shard", "sandbox"}
+    assert written - set(REQUIRED) <= {"finished", "stop", "blocked", "configuration", "server_counts", "shard", "sandbox", "policy_sha256"}
     assert run_meta.__name__ == "run_meta"
 
 

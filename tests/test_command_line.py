@@ -217,3 +217,10 @@ def test_score_judges_the_wire_rules_again_and_puts_back_what_was_lost(kvv_cli: 
     assert f"findings of {len(hit)} changed" in again.err
     assert ran.report["findings"] == before
     assert "findings of 0 changed" in kvv_cli("score", str(ran.folder), "-q").err
+
+
+def test_a_report_shows_the_policys_hash_of_the_runs_own_day(kvv_cli: Any) -> None:
+    ran = kvv_cli("run", "params", "--case", "params/omitted/*", "-q")
+    with Store.open(ran.folder / "store.sqlite") as store:
+        store.set_meta("policy_sha256", "ab" * 32)
+    assert json.loads(kvv_cli("report", str(ran.folder), "--format", "json").out)["policy"]["sha256"] == "ab" * 32

@@ -20,6 +20,8 @@ LISTED, WITH_ANSWERS = 200, 60
 
 #: (run's number, case id, sample) -> what was answered
 Answers = Callable[[int, str, int], str]
+#: (run's number, case id) -> what would have been right
+Expected = Callable[[int, str], str]
 
 
 class UnlikeRuns(ValueError):
@@ -46,6 +48,7 @@ class DiscordantCase:
     second_note: str
     first_answer: str = ""
     second_answer: str = ""
+    expected: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +123,18 @@ def compare(sides: Sequence[Side], rng: np.random.Generator, *, allowed: Collect
     )
 
 
-def with_answers(found: Comparison, answers: Answers) -> Comparison:
-    """The first discordant cases with both answers, fetched by the caller."""
-    rows = [
-        replace(row, first_answer=answers(row.first, row.case, row.sample), second_answer=answers(row.second, row.case, row.sample))
-        if number < WITH_ANSWERS
-        else row
-        for number, row in enumerate(found.discordant)
+def with_answers(found: Comparison, answers: Answers, expected: Expected) -> Comparison:
+    """The first discordant cases with both answers and what would have been right, fetched by the caller."""
+    shown = [
+        replace(
+            row,
+            first_answer=answers(row.first, row.case, row.sample),
+            second_answer=answers(row.second, row.case, row.sample),
+            expected=expected(row.first, row.case),
+        )
+        for row in found.discordant[:WITH_ANSWERS]
     ]
-    return replace(found, discordant=tuple(rows))
+    return replace(found, discordant=(*shown, *found.discordant[WITH_ANSWERS:]))
 
 
 # --- quality ---------------------------------------------------------------------------------------

@@ -159,12 +159,12 @@ def document(found: Leaderboard) -> Document:
 def _main(found: Leaderboard) -> Section:
     columns = ("vendor", "model", "date", "preset", "comparable", *(COLUMNS.get(suite, suite) for suite in found.suites), "contract")
     rows = []
-    for entry in found.entries:
+    for number, entry in enumerate(found.entries):
         side = entry.side
         values = [_value(side.suites[suite].primary if suite in side.suites else None) for suite in found.suites]
         comparable = f"not comparable: {entry.why_not}" if entry.why_not else "yes"
         contract = (side.contract or "not run").upper() if side.contract != "skip" else "not run"
-        rows.append((entry.name, side.model, side.date[:10], side.preset or "none", comparable, *values, contract))
+        rows.append((_short(found, number), side.model, side.date[:10], side.preset or "none", comparable, *values, contract))
     return Section(title="Results", tables=(Table(name="results", columns=columns, rows=tuple(rows)),))
 
 
@@ -245,7 +245,7 @@ def _fact(value: Any) -> str:
 
 
 def _beside(found: Leaderboard) -> Section:
-    rows = tuple((entry.name, entry.side.date[:10], *service_values(entry.side.service)) for entry in found.entries)
+    rows = tuple((_short(found, i), entry.side.date[:10], *service_values(entry.side.service)) for i, entry in enumerate(found.entries))
     notes = ("Each run's own traffic, at its own time and from its own place.",)
     table = Table(name="service", columns=("vendor", "date", *SERVICE_COLUMNS), rows=rows)
     return Section(title="Beside quality", notes=notes, tables=(table,))

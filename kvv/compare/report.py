@@ -233,7 +233,8 @@ def _excerpt(row: DiscordantCase) -> Excerpt:
         (f"{label(row.first)} answered", row.first_answer or "(nothing stored)"),
         (f"{label(row.second)} answered", row.second_answer or "(nothing stored)"),
     )
-    return Excerpt(line=f"{_name(row)}: {first}, {second}", texts=texts)
+    expected = (("expected", row.expected),) if row.expected else ()
+    return Excerpt(line=f"{_name(row)}: {first}, {second}", texts=(*expected, *texts))
 
 
 # --- JSON --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kvv.schedule.scheduler import Work
+    from kvv.schedule.work import Work
 
 
 class WorkQueue:

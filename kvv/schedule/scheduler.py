@@ -9,26 +9,26 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from time import monotonic
-from typing import Protocol
 
 from kvv.data.pictures import pictures_of, with_pictures
-from kvv.model import Answered, Ask, Case, Done, Exec, Executed, Identity, Outcome, Reply, Request, Role, Verdict
+from kvv.model import Answered, Ask, Case, Done, Exec, Executed, Identity, Outcome, Request, Role, Verdict
 from kvv.outcome import RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
 from kvv.reading import Received
-from kvv.rules import Rules, rules_for
 from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health, sentence
 from kvv.schedule.limits import Limiter
 from kvv.schedule.queue import WorkQueue
+from kvv.schedule.sending import LIVENESS, Sender
 from kvv.schedule.stepping import next_step, unjudged
 from kvv.schedule.trees import Trees, slots
+from kvv.schedule.work import Observer, Stop, Stopped, Work
 from kvv.store import Store, StoreError
-from kvv.suite import Suite, SuiteKind
+from kvv.suite import SuiteKind
 from kvv.transport import Transport
 from kvv.wire.encode import EncodedBody, encode
 from kvv.workers import Workers
@@ -50,40 +50,6 @@ BREAKER_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 PICTURES_AT_ONCE = 2
 #: unwritten bytes above which no new request starts
 BACKLOG_BYTES = 64 * 1024 * 1024
-
-
-class Observer(Protocol):
-    """What the progress display wants to know."""
-
-    def concluded(self, case: Case, verdict: Verdict) -> None: ...
-    def exchanged(self, received: Received, limit: int) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
-@dataclass(slots=True, kw_only=True)
-class Work:
-    """One sample to conclude. ``history`` and ``attempts`` (by identity key) come from a stored run that is resumed."""
-
-    suite: Suite
-    case: Case
-    keep_frames: bool
-    history: list[Reply] = field(default_factory=list)
-    attempts: Mapping[str, int] = field(default_factory=dict)
-
-
-class _Stopped(Exception):
-    """The run is stopping: leave this case unconcluded, for `kvv resume`."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Stop:
-    """Why the run ended early; ``reason`` is a stable code, ``sentence`` is for people."""
-
-    reason: str = ""
-    sentence: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.reason)
 
 
 @dataclass(slots=True)
@@ -109,15 +75,13 @@ class Scheduler:
         seed: int = 0,
         sandbox: Sandbox | None = None,
     ) -> None:
-        self._transport = transport
+        self._sender = Sender(transport, store, budget, profile, moonshot_stream=moonshot_stream)
         self._store = store
         self._workers = workers
         self._limiters = limiters
         self._budget = budget
-        self._profile = profile
         self._control_request = control
         self._observer = observer
-        self._moonshot_stream = moonshot_stream
         self._jitter = random.Random(seed)
         self._health = Health()
         self._controls: dict[bytes, _Control] = {}
@@ -148,7 +112,7 @@ class Scheduler:
         await self._take(WorkQueue([work]), None)
         if not self.stop:
             found = await self._probe(BREAKER_PAUSES_S)
-            if found.standing not in (Standing.ANSWERED, Standing.REFUSED):
+            if not found.spoken:
                 self._died(found, work.case.key)
 
     async def _take(self, queue: WorkQueue, risky: list[Work] | None) -> None:
@@ -171,7 +135,7 @@ class Scheduler:
             return False
         try:
             await self._conclude(work, queue)
-        except _Stopped:
+        except Stopped:
             return False
         return True
 
@@ -247,7 +211,7 @@ class Scheduler:
             tasks = [group.create_task(self._answer(work, number, index, request)) for index, request in enumerate(requests)]
         replies = [task.result() for task in tasks]
         if any(reply is None for reply in replies):
-            raise _Stopped
+            raise Stopped
         return tuple(reply for reply in replies if reply is not None)
 
     async def _answer(self, work: Work, number: int, index: int, request: Request) -> Answered | None:
@@ -260,7 +224,7 @@ class Scheduler:
             if request.purpose == "control":
                 return await self._shared_control(work, identity, request, body)
             return await self._attempts(work, identity, request, body)
-        except _Stopped:
+        except Stopped:
             return None
 
     async def _shown(self, request: Request) -> Request:
@@ -295,7 +259,7 @@ class Scheduler:
             found = assess(received.exchange, received.observation)
             self._learn(found, received, request.role, work.case)
             answered = Answered(request=request, exchange=received.exchange, observation=received.observation, findings=received.findings)
-            if found.standing in (Standing.ANSWERED, Standing.REFUSED) or self._gives_up(found, tried, contract=contract):
+            if found.spoken or self._gives_up(found, tried, contract=contract):
                 if request.role is Role.JUDGE:
                     return self._judged(found, answered)
                 return await self._settled(work.case, found, answered, grave=GRAVE_TO_CONTRACT if contract else GRAVE)
@@ -307,24 +271,14 @@ class Scheduler:
         async with limiter.slot(request.expect_prompt_tokens or body.size // 4):
             self._check_budget()
             if self.stop:
-                raise _Stopped
-            self._budget.count_request()
-            rules = self._rules(request)
-            received = await self._transport.send(
-                request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=keep_frames, deadline=self._budget.remaining_s()
-            )
-        cost = self._cost(request, received)
-        self._store.put_exchange(received, request, body, cost=cost)
+                raise Stopped
+            received = await self._sender.send(identity, attempt, request, body, keep_frames=keep_frames)
         self._observer.exchanged(received, limiter.limit)
         return received
 
-    def _rules(self, request: Request) -> Rules | None:
-        """The judge's wire is not what is verified."""
-        return rules_for(self._profile, request, moonshot_stream=self._moonshot_stream) if request.role is not Role.JUDGE else None
-
     def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
         limiter = self._limiters[role]
-        if found.standing in (Standing.ANSWERED, Standing.REFUSED):
+        if found.spoken:
             limiter.answered(received.exchange.timing.first_token_ms)
         elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
             self._store.put_event("limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key})
@@ -355,13 +309,13 @@ class Scheduler:
 
     def _judged(self, found: Assessment, answered: Answered) -> Answered:
         """Whether a judge answers says nothing about the endpoint's health."""
-        if self.stop and found.standing not in (Standing.ANSWERED, Standing.REFUSED):
-            raise _Stopped
+        if self.stop and not found.spoken:
+            raise Stopped
         return answered
 
     async def _settled(self, case: Case, found: Assessment, answered: Answered, *, grave: frozenset[str]) -> Answered:
         """Feed the health breaker with a request's final standing, and find out what silence means."""
-        if found.standing in (Standing.ANSWERED, Standing.REFUSED):
+        if found.spoken:
             self._health.answered()
             return answered
         self._health.unanswered(case.key, found.reason)
@@ -370,7 +324,7 @@ class Scheduler:
             await self._break(case, found)
         if self.stop:
             # the endpoint is gone or the run is over: this case is not concluded, `kvv resume` asks it again
-            raise _Stopped
+            raise Stopped
         return answered
 
     async def _break(self, case: Case, found: Assessment) -> None:
@@ -379,7 +333,7 @@ class Scheduler:
         self._store.put_event("breaker-open", {"reason": found.reason, "case": case.key, "detail": found.detail})
         self._observer.note(f"no answer from the endpoint ({found.reason}); asking the simplest request to see whether it lives")
         last = await self._probe(BREAKER_PAUSES_S)
-        if last.standing in (Standing.ANSWERED, Standing.REFUSED):
+        if last.spoken:
             self._health.answered()
             self._store.put_event("breaker-closed", {})
         elif not self.stop:
@@ -412,27 +366,15 @@ class Scheduler:
             self.halt(f"judge-{found.reason}", sentence(found, started=False).replace("the endpoint", "the judge").replace("this is", "the judge is"))
         return found
 
-    def _cost(self, request: Request, received: Received) -> float | None:
-        count = self._budget.count_judge if request.role is Role.JUDGE else self._budget.count_usage
-        return count(received.observation)
-
     async def _probe(self, pauses: tuple[float, ...], request: Request | None = None) -> Assessment:
         """Send the control until it is answered or the pauses are used up; past the limiter and the closed road."""
         request = request or self._control_request
         body = encode(request.body)
         probe = next(self._probes)
         for attempt, pause in enumerate((*pauses, None), start=1):
-            identity = Identity(case="kvv/reachability", sample=probe, step=0, ask=0, purpose="liveness")
-            rules = self._rules(request)
-            self._budget.count_request()
-            received = await self._transport.send(
-                request, body, identity=identity, attempt=attempt, rules=rules, keep_frames=True, deadline=self._budget.remaining_s()
-            )
+            identity = Identity(case="kvv/reachability", sample=probe, step=0, ask=0, purpose=LIVENESS)
+            received = await self._sender.send(identity, attempt, request, body, keep_frames=True)
             found = assess(received.exchange, received.observation)
-            if found.standing is not Standing.ANSWERED:
-                # nobody answered: what is odd about the silence is no verdict on the endpoint
-                received = replace(received, findings=())
-            self._store.put_exchange(received, request, body, cost=self._cost(request, received))
             too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
             if not found.retry or pause is None or too_long or self.stop or self._budget.exceeded():
                 return found

@@ -19,7 +19,8 @@ from kvv.redact import Redactor
 from kvv.reference import ReferenceConfig, ReferenceServer, tokens
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
-from kvv.schedule.scheduler import Scheduler, Work
+from kvv.schedule.scheduler import Scheduler
+from kvv.schedule.work import Work
 from kvv.store import Store
 from kvv.suite import Context, Settings, Suite, SuiteKind, load_suite, suite_ids
 from kvv.transport import Endpoint, Transport

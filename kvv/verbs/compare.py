@@ -12,7 +12,8 @@ from kvv.compare import KINDS, UnlikeRuns, with_answers
 from kvv.compare import compare as compare_sides
 from kvv.compare.report import as_json, document
 from kvv.config import ConfigError
-from kvv.sides import answer_text, finished, side_of
+from kvv.runview import expected_text
+from kvv.sides import ANSWER_TEXT, answer_text, finished, side_of
 from kvv.verbs.documents import put
 
 #: pairs grow with the square
@@ -39,7 +40,11 @@ def compare(arguments: argparse.Namespace) -> int:
             found = compare_sides(sides, np.random.default_rng(0), allowed=allowed)
         except UnlikeRuns as error:
             raise ConfigError(f"RUN: {error}") from error
-        found = with_answers(found, lambda run, case, sample: answer_text(stores[run], case, sample))
+        found = with_answers(
+            found,
+            lambda run, case, sample: answer_text(stores[run], case, sample),
+            lambda run, case: expected_text(stores[run].case(case))[:ANSWER_TEXT],
+        )
         put(arguments, document(found), lambda: as_json(found))
     return 0
 

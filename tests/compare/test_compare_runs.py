@@ -83,9 +83,11 @@ def test_discordant_questions_come_with_both_answers_and_are_bounded(sides: Any)
         asked.append((run, case, sample))
         return f"answer of {run}"
 
-    shown = with_answers(found, answers)
+    shown = with_answers(found, answers, lambda run, case: f"gold of {case}")
     assert len(asked) == 120
-    assert (shown.discordant[0].first_answer, shown.discordant[0].second_answer) == ("answer of 0", "answer of 1")
+    first = shown.discordant[0]
+    assert (first.first_answer, first.second_answer, first.expected) == ("answer of 0", "answer of 1", f"gold of {first.case}")
+    assert (len(shown.discordant), shown.discordant[-1].first_answer) == (200, "")
     assert "... and 300 more." in markdown(document(shown))
 
 
@@ -158,7 +160,8 @@ def test_two_real_runs_are_compared_case_by_case(runs: Any, call: Any) -> None:
     assert case["second_answer"]
     assert case["second_answer"] != case["first_answer"]
     broken = next(row for row in found["cases"] if row["suite"] == "params")
-    assert (broken["first_note"], broken["second_note"][:5]) == ("passes", "fails")
+    assert (broken["first_note"], broken["second_note"][:5], broken["expected"][:7]) == ("passes", "fails", "refused")
+    assert ("HTTP 400" in broken["first_answer"], "HTTP 400" in broken["second_answer"]) == (True, False)
     assert found["runs"][0]["service"]["first_try"]["n"] > 20
 
 
@@ -220,3 +223,23 @@ def test_recorded_results_pair_as_the_golden_confusion_says(call: Any, shared: P
     assert (pairs["triggered"]["gained"], pairs["triggered"]["lost"], pairs["triggered"]["n_samples"]) == (11, 19, 256)
     assert (pairs["schema_valid"]["n_samples"], pairs["schema_valid"]["primary"]) == (207, True)
     assert not any(pair["shown"] for pair in pairs.values())
+
+
+@pytest.mark.parametrize("verb", ["compare", "gate", "leaderboard", "history"])
+def test_a_damaged_store_is_one_line_and_exit_code_2(runs: Any, call: Any, verb: str) -> None:
+    import shutil
+
+    from kvv.store import Store
+
+    shutil.copytree(runs.good, "bad")
+    with Store.open(Path("bad/store.sqlite")) as store:
+        store.set_meta("suites", [{"id": 1}])
+    shutil.copytree(runs.good, "cut")
+    data = Path("cut/store.sqlite").read_bytes()
+    Path("cut/store.sqlite").write_bytes(data[: len(data) // 3])
+    for name in ("bad", "cut"):
+        arguments = {"compare": [runs.same, name], "gate": [name, "--baseline", runs.same], "leaderboard": [name], "history": [name]}[verb]
+        said = call(verb, *arguments)
+        assert said.code == 2, (name, said.out[:300])
+        assert len(said.err.splitlines()) == 1
+        assert "Traceback" not in said.err

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvv.model import Area, Case, Level
 from kvv.schedule.queue import WorkQueue
-from kvv.schedule.scheduler import Work
+from kvv.schedule.work import Work
 from kvv.suite import load_suite
 
 

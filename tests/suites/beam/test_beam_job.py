@@ -59,7 +59,9 @@ def test_the_smoke_tier_leaves_long_memory_out_unless_it_is_named(tmp_path: Path
     assert "beam" in [item.suite.id for item in named.plan.suites]
 
 
-@pytest.mark.parametrize(("more", "variant"), [({"tier": "nightly"}, "100K"), ({"tier": "full"}, "1M"), ({"tier": "nightly", "variant": "500K"}, "500K")])
+@pytest.mark.parametrize(
+    ("more", "variant"), [({"tier": "nightly"}, "100K"), ({"tier": "full"}, "1M"), ({"tier": "nightly", "variant": "500K"}, "500K")]
+)
 def test_each_tier_has_its_own_size(more: dict[str, str], variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

@@ -1,0 +1,50 @@
+"""One request to one endpoint: counted, sent under the wire rules, priced and stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvv.model import Identity, Request, Role
+from kvv.outcome import Standing, assess
+from kvv.profile import Profile
+from kvv.reading import Received
+from kvv.rules import Rules, rules_for
+from kvv.schedule.budget import Budget
+from kvv.store import Store
+from kvv.transport import Transport
+from kvv.wire.encode import EncodedBody
+
+LIVENESS = "liveness"
+
+
+class Sender:
+    """Sends what it is told, at once; when, how often and how many at a time is the scheduler's business."""
+
+    def __init__(self, transport: Transport, store: Store, budget: Budget, profile: Profile, *, moonshot_stream: bool) -> None:
+        self._transport = transport
+        self._store = store
+        self._budget = budget
+        self._profile = profile
+        self._moonshot_stream = moonshot_stream
+
+    async def send(self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool) -> Received:
+        """One attempt. What is odd about a silent answer to a sign of life is no verdict on the endpoint, and is not kept."""
+        self._budget.count_request()
+        received = await self._transport.send(
+            request,
+            body,
+            identity=identity,
+            attempt=attempt,
+            rules=self._rules(request),
+            keep_frames=keep_frames,
+            deadline=self._budget.remaining_s(),
+        )
+        if request.purpose == LIVENESS and assess(received.exchange, received.observation).standing is not Standing.ANSWERED:
+            received = replace(received, findings=())
+        count = self._budget.count_judge if request.role is Role.JUDGE else self._budget.count_usage
+        self._store.put_exchange(received, request, body, cost=count(received.observation))
+        return received
+
+    def _rules(self, request: Request) -> Rules | None:
+        """The judge's wire is not what is verified."""
+        return None if request.role is Role.JUDGE else rules_for(self._profile, request, moonshot_stream=self._moonshot_stream)
