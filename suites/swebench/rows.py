@@ -113,7 +113,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
         "instances": own or "as the data set has them",
-        "agent": ", ".join(sorted(tally.agents)),
+        "agent": ", ".join(sorted(f"{agent} ({mode})" for agent in tally.agents for mode in tally.modes)),
         "agent_mode": ", ".join(sorted(tally.modes)),
         "prompt": "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
         "sampling": {
