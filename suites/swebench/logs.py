@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from kvv.suites.swebench.logs_elsewhere import ELSEWHERE
+
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 EXIT = ">>>>> Test Exit Code"
 
@@ -94,17 +96,13 @@ def _lines(text: str) -> Iterator[str]:
 # --- pytest and its relatives ------------------------------------------------------------------------
 
 
-def _pytest_line(line: str) -> tuple[str, str] | None:
-    """``STATUS test [- message]`` of the short summary, or ``test STATUS`` of the verbose form."""
-    first, _, rest = line.partition(" ")
-    if first in STATUSES:
-        test = rest.split(maxsplit=1)[0] if rest.strip() else ""
-        counted = first == SKIPPED and test.startswith("[") and test.endswith("]") and test[1:-1].isdecimal()
-        return None if not test or counted else (test, first)
-    words = line.split(maxsplit=2)
-    if len(words) > 1 and not line[:1].isspace() and words[1] in STATUSES:
-        return words[0], words[1]
-    return None
+def _pytest_line(line: str, *, whole: bool = False) -> tuple[str, str] | None:
+    """``STATUS test [- message]`` of the short summary; ``whole`` takes all words for the id, which a failure's message then ends."""
+    words = (line.split(" - ", 1)[0] if whole and line.startswith(FAILED) else line).split()
+    if len(words) < 2 or words[0] not in STATUSES or not line.startswith(words[0]):
+        return None
+    counted = words[0] == SKIPPED and words[1].startswith("[") and words[1][-1:] == "]" and words[1][1:-1].isdecimal()
+    return None if counted else (" ".join(words[1:]) if whole else words[1], words[0])
 
 
 def _pytest(text: str) -> Report:
@@ -130,8 +128,16 @@ _COLOUR = re.compile(r"\[\d{1,3}m")
 
 
 def _pytest_plain(text: str) -> Report:
-    """Colours and control characters taken out before."""
-    return _pytest("\n".join(_COLOUR.sub("", line).translate(_CONTROL) for line in _lines(text)))
+    """Colours and control characters taken out before; ids may hold blanks; older versions put the status at the line's end."""
+    for raw in _lines(text):
+        line = _COLOUR.sub("", raw).translate(_CONTROL)
+        found = _pytest_line(line, whole=True)
+        if found is not None:
+            yield found
+        elif not line.startswith(STATUSES):
+            words = line.split()
+            if len(words) > 1 and words[-1] in STATUSES:
+                yield " ".join(words[:-1]), words[-1]
 
 
 def _matplotlib(text: str) -> Report:
@@ -196,28 +202,6 @@ def _sympy(text: str) -> Report:
                 yield line.split()[0], status
 
 
-# --- other languages ------------------------------------------------------------------------------------
-
-
-def _go(text: str) -> Report:
-    """``--- PASS: TestName (0.00s)``, nested tests indented."""
-    words = {"PASS:": PASSED, "FAIL:": FAILED, "SKIP:": SKIPPED}
-    for line in _lines(text):
-        parts = line.split()
-        if len(parts) > 2 and parts[0] == "---" and parts[1] in words:
-            yield parts[2], words[parts[1]]
-
-
-def _cargo(text: str) -> Report:
-    """``test module::name ... ok``."""
-    words = {"ok": PASSED, "FAILED": FAILED, "ignored": SKIPPED}
-    for line in _lines(text):
-        name, dots, said = line.strip().partition(" ... ")
-        ending = said.split(",")[0].strip()
-        if dots and name.startswith("test ") and ending in words:
-            yield name[5:].strip(), words[ending]
-
-
 PARSERS: Mapping[str, Callable[[str], Report]] = {
     "pytest": _pytest,
     "pytest_options": _pytest_options,
@@ -227,8 +211,7 @@ PARSERS: Mapping[str, Callable[[str], Report]] = {
     "django": _django,
     "unittest": _unittest,
     "sympy": _sympy,
-    "gotest": _go,
-    "cargo": _cargo,
+    **ELSEWHERE,
 }
 
 #: repository of the classic sets -> parser (the harness's table)
