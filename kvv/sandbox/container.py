@@ -11,6 +11,7 @@ import contextlib
 import os
 import platform
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -213,8 +214,6 @@ class _Deadline:
         self.passed = False
 
     def __enter__(self) -> None:
-        import threading
-
         self._timer = threading.Timer(self._seconds, self._kill)
         self._timer.daemon = True
         self._timer.start()

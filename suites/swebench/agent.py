@@ -24,7 +24,7 @@ LENGTH_CUTS = 3
 #: the same command with the same output so many times in a row
 LOOP = 20
 #: characters of one command's output that are kept at all; a patch must fit
-OUTPUT_LIMIT = 1_000_000
+OUTPUT_LIMIT = 400_000
 #: characters of history that are sealed together
 SEAL = 32_768
 #: bytes of one command: systems take 128 KiB for one argument

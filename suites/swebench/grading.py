@@ -25,7 +25,10 @@ CHAIN: Mapping[str, tuple[str, ...]] = {
     "git apply --reject": ("git", "apply", "--verbose", "--reject", "-"),
     "patch": ("patch", "--batch", "--fuzz=5", "-p1", "--forward"),
 }
-_RESET = 'git reset -q --hard "$1" && git clean -fdq'
+#: a chain may leave the patch applied although each command failed
+APPLIED_ALREADY = ("git", "apply", "--check", "--reverse", "-")
+#: to the tree's own head, which in published images is a commit after the base
+_RESET = "git reset -q --hard && git clean -fdq"
 #: what the patch really did, in git's own words: an unusual patch text cannot hide a file
 _DONE = "git add -A -N && git -c core.quotePath=off diff --no-color --no-ext-diff --no-textconv --no-renames"
 #: each test file as the base commit has it, or gone: a file of the model's patch must not stand in its way
@@ -73,10 +76,13 @@ def grade(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
             graded.applied = name
             break
         graded.detail = " ".join(done.output.split())[-300:]
-        yield from _run(Command(argv=("bash", "-c", _RESET, "reset", fields["base"]), timeout_s=APPLY_TIMEOUT_S))
+        yield from _run(Command(argv=("bash", "-c", _RESET), timeout_s=APPLY_TIMEOUT_S))
     else:
-        graded.reason = "patch-apply-failed"
-        return graded
+        done = yield from _run(Command(argv=APPLIED_ALREADY, stdin=patch, timeout_s=APPLY_TIMEOUT_S))
+        if done.exit_code != 0:
+            graded.reason = "patch-apply-failed"
+            return graded
+        graded.applied = "already"
     graded.detail = ""
     done = yield from _run(Command(argv=("bash", "-c", _DONE), timeout_s=APPLY_TIMEOUT_S, output_limit=LOG_LIMIT))
     test_files = files_of(fields["test_patch"])
@@ -105,7 +111,7 @@ def _judge(graded: Graded, done: Executed, fields: Mapping[str, Any]) -> None:
         return
     statuses = parse(done.output, fields["log_parser"])
     graded.exit_code = statuses.exit_code
-    if not statuses.complete:
+    if not statuses.ran(fail_only=fields["fail_only"]):
         graded.reason, graded.detail = "tests-did-not-run", " ".join(done.output.split())[-300:]
         return
     graded.tests = status_lists(statuses.last, fields["f2p"], fields["p2p"], fail_only=fields["fail_only"])
@@ -143,11 +149,12 @@ def status_lists(statuses: Mapping[str, str], f2p: list[str], p2p: list[str], *,
 
 
 def _status(statuses: Mapping[str, str], test: str) -> str:
-    """A parametrised id without its closing bracket was cut at a space when the data set was made (SWE-bench issue 290)."""
-    if test in statuses or "[" not in test or test.endswith("]"):
+    """A parametrised id that lacks a closing bracket was cut at a space when the data set was made (SWE-bench issue 290): it has the status of
+    those that begin with it, if they agree on passing."""
+    if test in statuses or test.count("[") <= test.count("]"):
         return statuses.get(test, "")
-    found = {status for name, status in statuses.items() if name.startswith(test)}
-    return found.pop() if len(found) == 1 else ""
+    found = [status for name, status in statuses.items() if name.startswith(test)]
+    return found[0] if len({status in _PASSES for status in found}) == 1 else ""
 
 
 def official_report(instance: str, patch: str, graded: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,6 +164,7 @@ def official_report(instance: str, patch: str, graded: Mapping[str, Any]) -> dic
         "patch_exists": bool(patch.strip()),
         "patch_successfully_applied": bool(graded["applied"]) and graded["tests_status"] is not None,
         "resolved": bool(graded["official_resolved"]),
+        "infra_failure": False,
     }
     if graded["tests_status"] is not None:
         report["tests_status"] = {**graded["tests_status"], **{name: {"success": [], "failure": []} for name in ("FAIL_TO_FAIL", "PASS_TO_FAIL")}}

@@ -10,7 +10,7 @@ from kvv.suite import Context
 from kvv.suites.swebench.agent import AGENT, AGENT_VERSION
 from kvv.suites.swebench.harbor import VERIFIER
 from kvv.suites.swebench.known_bad import known_bad
-from kvv.suites.swebench.logs import END, START, UnknownParserError, parser_for
+from kvv.suites.swebench.logs import END, EXIT, START, UnknownParserError, parser_for
 from kvv.suites.swebench.patches import files_of
 
 WORKDIR = "/testbed"
@@ -100,8 +100,10 @@ def _grade(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parser(row: Mapping[str, Any]) -> str:
+    """Our own instances name Django's parser, which the harness has; their ids are unittest's, which differ with the version of Python."""
     try:
-        return parser_for(row.get("log_parser") or "", row["repo"])
+        found = parser_for(row.get("log_parser") or "", row["repo"])
+        return "unittest" if row.get("bundle") and found == "django" else found
     except UnknownParserError:
         return ""
 
@@ -143,8 +145,9 @@ def eval_script(row: Mapping[str, Any]) -> str:
             f"git apply -v - <<'{mark}'\n{patch.rstrip(chr(10))}\n{mark}",
             f": '{START}'",
             f"{_TEST_COMMANDS.get(repo, 'pytest -rA')} {tests}",
-            'kvv_code=$?; echo ">>>>> Test Exit Code: $kvv_code"',
+            "code=$?",
             f": '{END}'",
+            f'echo "{EXIT}: $code"',
             f"git checkout {quote(row['base_commit'])} {files}",
         ]
     )

@@ -21,17 +21,26 @@ _RANK = {PASSED: 0, XFAIL: 0, SKIPPED: 1, ERROR: 2, FAILED: 2}
 
 LINE_LIMIT = 4_000
 
+#: summaries of runners that tell failures only
+_COUNTED = re.compile(r"\b[1-9]\d{0,8} (?:passing|passed|specs?|SUCCESS)\b|Executed [1-9]|^# tests [1-9]|Tests: +[1-9]|': ok$", re.M)
+
 Report = Iterator[tuple[str, str]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Statuses:
-    """By test id. ``exit_code`` is the test command's, where the script says it; ``complete``: both marks stand in the output."""
+    """By test id. ``exit_code`` is the test command's, where the script says it; ``complete``: both marks stand in the output; ``counted``: the
+    runner says how many tests it ran."""
 
     last: dict[str, str] = field(default_factory=dict)
     worst: dict[str, str] = field(default_factory=dict)
     exit_code: int | None = None
     complete: bool = False
+    counted: bool = False
+
+    def ran(self, *, fail_only: bool) -> bool:
+        """Positive evidence that tests ran: a status, or, where only failures are told, a count that is not zero."""
+        return self.complete and bool(self.last or (fail_only and self.counted))
 
     def add(self, test: str, status: str) -> None:
         self.last[test] = status
@@ -56,8 +65,10 @@ def parse(output: str, parser: str) -> Statuses:
     if not start or not end:
         return found
     found.complete = True
-    code = re.search(re.escape(EXIT) + r"\D{0,5}(\d{1,3})", inside + after[:2_000])
-    found.exit_code = int(code[1]) if code else None
+    # the script says it after the tests: what stands before was printed by them
+    codes = re.findall(rf"{re.escape(EXIT)}: (\d{{1,3}})", f"{inside}\n{after}")
+    found.exit_code = int(codes[-1]) if codes else None
+    found.counted = _COUNTED.search(inside) is not None
     for test, status in PARSERS[parser](inside):
         found.add(test, status)
     return found

@@ -34,6 +34,7 @@ class Tally:
     agents: set[str] = field(default_factory=set)
     modes: set[str] = field(default_factory=set)
     tampered: int = 0
+    emulated: int = 0
     empty: int = 0
     own: int = 0
     n: int = 0
@@ -53,6 +54,7 @@ class Tally:
         if facts.get("applied"):
             self.applied[facts["applied"]] += 1
         self.tampered += bool(facts.get("tampered"))
+        self.emulated += bool(facts.get("emulated"))
         self.empty += "patch" in facts and not facts["patch"].strip()
         for name in _MEANS:
             if facts.get(name) is not None:
@@ -68,6 +70,7 @@ class Tally:
             "patch_apply_failures": self.reasons["patch-apply-failed"],
             "empty_patches": self.empty,
             "tampered": self.tampered,
+            "emulated": self.emulated,
             "mean": {name: fmean(values) for name, values in self.sums.items()},
             "cost": sum(self.sums.get("cost", [0.0])),
             "known_bad": dict(sorted(self.known_bad.items())),
@@ -110,7 +113,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
         "instances": own or "as the data set has them",
-        "agent": ", ".join(sorted(tally.agents)),
+        "agent": ", ".join(sorted(f"{agent} ({mode})" for agent in tally.agents for mode in tally.modes)),
         "agent_mode": ", ".join(sorted(tally.modes)),
         "prompt": "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
         "sampling": {

@@ -203,6 +203,8 @@ def _facts(case: Case, went: Trajectory, graded: Graded) -> dict[str, Any]:
         "test_exit_code": graded.exit_code,
         "test_s": round(graded.seconds, 3),
     }
+    if went.emulated or graded.emulated:
+        facts["emulated"] = True
     return facts | ({"known_bad": case.inputs["known_bad"]} if case.inputs["known_bad"] else {})
 
 

@@ -110,16 +110,14 @@ def test_code_that_prints_passes_over_failing_tests_is_not_believed(instances: d
     assert found.reason in ("tests-conflict", "invalid-run")
 
 
-def test_a_patch_that_breaks_the_import_fails_everything(instances: dict[str, Instance], graded: Grade) -> None:
+def test_a_patch_that_ends_the_run_with_success_before_any_test_is_no_success(instances: dict[str, Instance], graded: Grade) -> None:
     instance = instances["kvv__tasks-1"]
     patch = (
         "diff --git a/tasks/__init__.py b/tasks/__init__.py\n--- a/tasks/__init__.py\n+++ b/tasks/__init__.py\n"
         '@@ -1,3 +1,3 @@\n-from tasks.order import CycleError, order\n+raise SystemExit(0)\n \n __all__ = ["CycleError", "order"]\n'
     )
     ended = graded(instance.case, patch)
-    assert (ended.resolved, ended.reason) == (False, "tests-fail")
-    assert ended.tests is not None
-    assert ended.tests["PASS_TO_PASS"]["success"] == []
+    assert (ended.official, ended.resolved, ended.reason, ended.tests) == (False, False, "tests-did-not-run", None)
 
 
 def test_the_last_of_the_chain_takes_a_patch_whose_context_is_off(instances: dict[str, Instance], graded: Grade) -> None:

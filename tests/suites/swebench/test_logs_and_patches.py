@@ -92,12 +92,29 @@ def test_without_both_marks_there_is_no_evidence_that_tests_ran() -> None:
     assert parse(f"{START}\nPASSED t::a\n{END}", "pytest").last == {"t::a": "PASSED"}
 
 
-TRACED = "+ echo '>>>>> Test Exit Code: 0'\n>>>>> Test Exit Code: 0"
+TRACED = "+ echo '>>>>> Test Exit Code: 3'\n>>>>> Test Exit Code: 3"
 
 
-@pytest.mark.parametrize(("text", "code"), [(">>>>> Test Exit Code: 1", 1), (TRACED, 0), ("", None)])
-def test_the_exit_code_is_read_where_the_script_says_it(text: str, code: int | None) -> None:
-    assert parse(f"{START}\n{text}\n{END}", "pytest").exit_code == code
+@pytest.mark.parametrize(("text", "code"), [(">>>>> Test Exit Code: 1", 1), (TRACED, 3), ("", None)])
+def test_the_exit_code_is_what_the_script_says_after_the_tests_not_what_they_say(text: str, code: int | None) -> None:
+    assert parse(f"{START}\n{END}\n{text}", "pytest").exit_code == code
+    if code is not None:
+        assert parse(f"{START}\n>>>>> Test Exit Code: 0\n{END}\n{text}", "pytest").exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "fail_only", "ran"),
+    [
+        ("", False, False),
+        ("", True, False),
+        ("Executed 0 of 0", True, False),
+        ("12 passing", True, True),
+        ("12 passing", False, False),
+        ("PASSED t::a", False, True),
+    ],
+)
+def test_that_tests_ran_needs_a_sign(text: str, fail_only: bool, ran: bool) -> None:
+    assert parse(f"{START}\n{text}\n{END}", "pytest").ran(fail_only=fail_only) is ran
 
 
 def test_a_test_reported_twice_keeps_its_last_and_its_worst_status() -> None:
@@ -146,7 +163,7 @@ def test_absent_failed_skipped_and_expected_failures_count_as_officially() -> No
 
 
 def test_an_id_cut_off_at_a_space_matches_what_begins_with_it() -> None:
-    statuses = {"t::a[x-1]": "PASSED", "t::a[x-2]": "PASSED", "t::b[y-1]": "PASSED", "t::b[y-2]": "FAILED"}
+    statuses = {"t::a[x-1]": "PASSED", "t::a[x-2]": "XFAIL", "t::b[y-1]": "PASSED", "t::b[y-2]": "FAILED"}
     assert status_lists(statuses, ["t::a[x"], [], fail_only=False)["FAIL_TO_PASS"]["success"] == ["t::a[x"]
     assert status_lists(statuses, ["t::b[y"], [], fail_only=False)["FAIL_TO_PASS"]["success"] == []
     assert status_lists(statuses, ["t::a"], [], fail_only=False)["FAIL_TO_PASS"]["success"] == []
@@ -158,7 +175,8 @@ def test_the_official_report_says_what_was_applied_and_run() -> None:
     assert done["x__y-1"]["resolved"] is True
     assert done["x__y-1"]["tests_status"]["FAIL_TO_PASS"] == lists["FAIL_TO_PASS"]
     failed = official_report("x__y-1", "diff", {"applied": "", "tests_status": None, "official_resolved": False})
-    assert failed["x__y-1"] == {"patch_is_None": False, "patch_exists": True, "patch_successfully_applied": False, "resolved": False}
+    flags = {"patch_is_None": False, "patch_successfully_applied": False, "resolved": False, "infra_failure": False}
+    assert failed["x__y-1"] == {**flags, "patch_exists": True}
 
 
 # --- patches --------------------------------------------------------------------------------------

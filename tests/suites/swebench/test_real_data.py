@@ -41,7 +41,7 @@ def test_a_real_row_of_swe_bench_parses(shared: Path) -> None:
 
 def log(passed: list[str], failed: list[str]) -> str:
     lines = [f"PASSED {test}" for test in passed] + [f"FAILED {test} - ValueError" for test in failed]
-    return "\n".join([f"+ : '{START}'", *lines, f">>>>> Test Exit Code: {1 if failed else 0}", f"+ : '{END}'"])
+    return "\n".join([f"+ : '{START}'", *lines, f"+ : '{END}'", f">>>>> Test Exit Code: {1 if failed else 0}"])
 
 
 def test_the_golden_counts_of_flask_5014(shared: Path) -> None:
