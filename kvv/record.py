@@ -18,6 +18,7 @@ from kvv.model import Surface
 from kvv.plan import PlannedSuite
 from kvv.policy import Policy
 from kvv.profile import load_profile
+from kvv.published import published_means
 from kvv.redact import redact_url
 from kvv.runfolder import vendor_of
 from kvv.store import Store, StoreError
@@ -47,6 +48,7 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "preset": config.preset or "",
         "policy": job.policy.model_dump(mode="json"),
         "policy_sha256": job.policy.sha256,
+        "published": {suite: asdict(mean) for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()},
         "in_process": job.in_process,
         "sandbox": job.sandbox,
         "contract_only": job.contract_only,

@@ -15,7 +15,7 @@ from kvv.contract.crashes import CrashRate
 from kvv.curl import curl_line
 from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
 from kvv.gateway import SUSPECTED, suspected_timeouts
-from kvv.model import Area, Case, FindingKind, Level, Outcome, Stat, Verdict
+from kvv.model import Area, Case, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
 from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
 from kvv.store import Store, StoredExchange
@@ -148,6 +148,7 @@ def _evidence(
         stats=stats,
         findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
         references={recorded.suite.id: recorded.context.references for recorded in every},
+        published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
         upstreams=max(1, len(upstreams)),
     )
