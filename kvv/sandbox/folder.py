@@ -9,17 +9,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 PREFIX = "kvv-sandbox-"
 LOCK = "lock"
+#: a folder without a lock that was not touched for so long, seconds, is the rest of one
+HALF_REMOVED_S = 60.0
 
 
 class RunFolder:
@@ -70,6 +72,11 @@ def sweep(place: Path) -> None:
     """Remove folders of processes that live no more; other users' folders are left alone."""
     for path in place.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
+            if not (path / LOCK).exists():
+                # half removed; one that is being made has its lock at once
+                if time.time() - path.stat().st_mtime > HALF_REMOVED_S:
+                    remove(path)
+                continue
             lock = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,14 +86,11 @@ def sweep(place: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """The folder and all in it, whatever modes a command gave its folders."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, 0o700)
-            for name in os.listdir(folder):
-                inner = os.path.join(folder, name)
-                if os.path.isdir(inner) and not os.path.islink(inner):
-                    os.chmod(inner, 0o700)
-        shutil.rmtree(path, ignore_errors=True)
+    """The folder and all in it, whatever modes a command gave its folders and however deep it nested them: deeper than a path may be long,
+    and than Python may recurse."""
+    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        with contextlib.suppress(OSError):
+            quiet = subprocess.DEVNULL
+            subprocess.run([*command, "--", str(path)], stdin=quiet, stdout=quiet, stderr=quiet, check=False)  # noqa: S603
+        if not path.exists():
+            return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -195,13 +196,22 @@ def memory_files(pids: Sequence[int]) -> int:
 
 
 def disk_usage(tree: Path, enough: int) -> int:
-    """Allocated bytes under ``tree``; stops counting beyond ``enough``."""
+    """Allocated bytes under ``tree``; stops counting beyond ``enough``. A tree with longer paths than the system takes hides what is below:
+    it counts as more than enough."""
     total, waiting = 0, [str(tree)]
     while waiting and total <= enough:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError as error:  # gone meanwhile, or closed to us
+            if error.errno == errno.ENAMETOOLONG:
+                return enough + 1
+            continue
+        for entry in entries:
+            try:
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    return enough + 1
     return total

@@ -10,8 +10,8 @@ import contextlib
 import http.client
 import json
 import os
-import shutil
 import socket
+import subprocess
 import sys
 import time
 import urllib.parse
@@ -54,7 +54,9 @@ def main(argv: list[str]) -> None:
         if engine:
             with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
                 remove_containers(*engine)
-        shutil.rmtree(folder, ignore_errors=True)
+        for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            if os.path.exists(folder):
+                subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)  # noqa: S603
         if not engine and not os.path.exists(folder):
             return
         time.sleep(1)  # a sandbox that is ending may still write

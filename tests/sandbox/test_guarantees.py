@@ -175,6 +175,25 @@ def test_the_tree_and_the_scratch_space_are_bounded(box: Box) -> None:
     assert "Read-only" in shared.output
 
 
+DEEP = "python3 -c 'import os; [(os.mkdir(\"d\" * 9), os.chdir(\"d\" * 9)) for _ in range(3000)]; open(\"f\", \"w\").write(\"x\" * 9)'"
+
+
+@pytest.mark.parametrize("box", ["bwrap", "none"], indirect=True)
+def test_a_tree_that_is_deeper_than_paths_are_long_is_removed(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Path("/tmp") / f"kvv-deep-{os.getpid()}-{box.sandbox.name}"  # noqa: S108 every part of the way must be open to the sandbox's user
+    place.mkdir(mode=0o711)
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    (done,) = box.run(DEEP, timeout_s=60)
+    assert done.exit_code == 0 or done.killed == "disk"
+    place.rmdir()  # empty
+
+
+@pytest.mark.parametrize("box", ["bwrap"], indirect=True)
+def test_what_lies_too_deep_to_be_counted_counts_as_too_much(box: Box) -> None:
+    (done,) = box.run(f"{DEEP}; sleep 60", timeout_s=60)
+    assert done.killed == "disk"
+
+
 @ALL
 def test_output_is_cut_in_the_middle_and_the_cut_is_counted(box: Box) -> None:
     (done,) = box.run("printf first; head -c 3000000 /dev/zero; printf last; printf '\\377'", limit=1_000)

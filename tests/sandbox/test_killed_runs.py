@@ -82,8 +82,15 @@ def test_folders_of_dead_processes_are_swept_and_those_of_living_ones_are_not(tm
     (dead / "lock").touch()
     stranger = tmp_path / "kvv-other"
     stranger.mkdir()
+    rest, young = tmp_path / f"{PREFIX}rest", tmp_path / f"{PREFIX}young"
+    rest.mkdir()
+    young.mkdir()
+    os.utime(rest, (1, 1))
     sweep_folders(tmp_path)
     assert not dead.exists()
+    assert not rest.exists()
+    assert young.exists()
+    young.rmdir()
     assert session.exists()
     assert stranger.exists()
     living.close()
