@@ -7,12 +7,26 @@ code is wrong (ERROR). Only the first is decided here; an answered or refused re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
-from kvv.model import Answered, Case, ErrorBody, Evidence, Exchange, FaultKind, Observation, Outcome, Shape, Verdict
+from kvv.model import (
+    Answered,
+    Case,
+    ErrorBody,
+    Evidence,
+    Exchange,
+    FaultKind,
+    Finding,
+    Level,
+    Observation,
+    Outcome,
+    Request,
+    Shape,
+    Verdict,
+)
 
 #: a server that asks for more patience than this is not asked again in this run's retries
 RETRY_AFTER_CAP_S = 120.0
@@ -98,9 +112,13 @@ def _by_status(status: int, exchange: Exchange, error: ErrorBody | None, shape: 
 
 
 def _refusal(exchange: Exchange, error: ErrorBody | None, shape: Shape, detail: str) -> Assessment:
-    """A refusal is 400 or 422 with a JSON body, whole; anything else with that status proves nothing."""
-    if error is not None and "content_filter" in (error.type, error.code):
-        return Assessment(standing=Standing.CONFIGURATION, reason="policy", detail=detail)
+    """A refusal is 400 or 422 with a JSON body, whole; anything else with that status proves nothing.
+
+    Some gateways give every trouble this status: what the error object itself calls the account's, the route's or the load's is no refusal.
+    """
+    trouble = _by_words(error, "error-in-400", detail) if error is not None else None
+    if trouble is not None:
+        return trouble
     if exchange.fault is not None:
         return Assessment(standing=Standing.UNAVAILABLE, reason=exchange.fault.kind.value, retry=True, detail=exchange.fault.detail)
     if shape in (Shape.ERROR, Shape.OTHER_JSON, Shape.COMPLETION):
@@ -111,21 +129,57 @@ def _refusal(exchange: Exchange, error: ErrorBody | None, shape: Shape, detail: 
 def _by_error_code(error: ErrorBody, exchange: Exchange) -> Assessment:
     """An error object inside a 200 counts as what it says it is."""
     detail = error.message[:300]
-    words = f"{error.type or ''} {error.code if error.code is not None else ''}".lower()
+    words = _words(error)
     number = error.code if isinstance(error.code, int) else int(error.code) if isinstance(error.code, str) and error.code.isdecimal() else None
     if number is not None and 300 <= number < 600:
         return _by_status(number, exchange, error, Shape.ERROR)
-    if any(word in words for word in QUOTA_TYPES):
-        return Assessment(standing=Standing.CONFIGURATION, reason="no-credit", detail=detail)
-    if "auth" in words or "permission" in words:
-        return Assessment(standing=Standing.CONFIGURATION, reason="auth", detail=detail)
-    if "content_filter" in words:
-        return Assessment(standing=Standing.CONFIGURATION, reason="policy", detail=detail)
-    if "rate_limit" in words or "overload" in words or "unavailable" in words or "timeout" in words:
-        return Assessment(standing=Standing.UNAVAILABLE, reason="error-in-200", retry=True, detail=detail)
+    trouble = _by_words(error, "error-in-200", detail)
+    if trouble is not None:
+        return trouble
     if "invalid_request" in words or "badrequest" in words:
         return Assessment(standing=Standing.REFUSED, reason="refused-in-200", detail=detail)
     return Assessment(standing=Standing.SERVER_ERROR, reason="error-in-200", retry=True, detail=detail)
+
+
+def _words(error: ErrorBody) -> str:
+    return f"{error.type or ''} {error.code if error.code is not None else ''}".lower()
+
+
+def _by_words(error: ErrorBody, busy: str, detail: str) -> Assessment | None:
+    """What an error's own type and code call the account's, the route's or the load's trouble; None where they call it none of these."""
+    words = _words(error)
+    if any(word in words for word in QUOTA_TYPES):
+        return Assessment(standing=Standing.CONFIGURATION, reason="no-credit", detail=detail)
+    if "auth" in words or "permission" in words or "api_key" in words:
+        return Assessment(standing=Standing.CONFIGURATION, reason="auth", detail=detail)
+    if "model_not_found" in words:
+        return Assessment(standing=Standing.CONFIGURATION, reason="route", detail=detail)
+    if "content_filter" in words:
+        return Assessment(standing=Standing.CONFIGURATION, reason="policy", detail=detail)
+    if any(word in words for word in ("rate_limit", "overload", "unavailable", "timeout")):
+        return Assessment(standing=Standing.UNAVAILABLE, reason=busy, retry=True, detail=detail)
+    return None
+
+
+LIVENESS = "liveness"
+
+
+def counted(request: Request, exchange: Exchange, observation: Observation, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings at the level at which they count: an answer that is none says little about the wire of those that are.
+
+    Nothing is said of a sign of life that failed. A busy server's error, and a 200 that is no completion, fail no rule; but what ends
+    with [DONE] meant to be one, and so did whatever breaks a rule about chunks.
+    """
+    found = assess(exchange, observation)
+    if request.purpose == LIVENESS and found.standing is not Standing.ANSWERED:
+        return ()
+    meant = found.standing is Standing.NOT_A_COMPLETION and observation.done
+    if meant or found.standing not in (Standing.UNAVAILABLE, Standing.NOT_A_COMPLETION):
+        return findings
+    chunks = "" if found.standing is Standing.UNAVAILABLE else "chunk/"
+    return tuple(
+        replace(one, level=Level.SHOULD) if one.level is Level.MUST and not (chunks and one.rule.startswith(chunks)) else one for one in findings
+    )
 
 
 def retry_after_seconds(exchange: Exchange, now: datetime | None = None) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from kvv.model import Exchange, Fault, FaultKind, Finding, Frame, Identity, Observation, Request, Shape, Upstream
+from kvv.model import Exchange, Fault, FaultKind, Finding, Frame, Identity, Level, Observation, Request, Shape, Upstream
 from kvv.rules import Rules
 from kvv.wire.decode import Decoder
 from kvv.wire.jsontext import Lenient, parse, parse_event
@@ -173,6 +173,8 @@ class Reader:
             observation = replace(observation, shape=Shape.NONE)
         fault = self._fault or fault or self._cut(observation, close_delimited)
         findings = self._rules.finish(observation, fault) if self._rules is not None else ()
+        if close_delimited:
+            findings = without_a_known_end(findings, done=self._decoder.done)
         return self._received(observation, findings, fault, total_ms)
 
     # --- frames ------------------------------------------------------------------------------------
@@ -287,8 +289,11 @@ class Reader:
         return False
 
     def _cut(self, observation: Observation, close_delimited: bool) -> Fault | None:
-        if not close_delimited or self._status != 200:
+        if not close_delimited:
             return None
+        if self._status != 200:
+            broken = self._open_body and observation.shape is Shape.NOT_JSON
+            return Fault(kind=FaultKind.CUT, detail="closed before the body's end", after_content=True) if broken else None
         if self._streaming:
             ended = self._decoder.done or self._decoder.finished or observation.error is not None
             return None if ended else Fault(kind=FaultKind.CUT, detail="closed before finish_reason and [DONE]", after_content=self._bytes > 0)
@@ -345,6 +350,17 @@ class Reader:
         return Upstream(provider=provider, system_fingerprint=self._decoder.system_fingerprint, model=observation.model)
 
 
+#: rules that miss something at a stream's very end
+END_RULES = frozenset({"stream/done", "usage/tail-frame", "usage/missing"})
+
+
+def without_a_known_end(findings: tuple[Finding, ...], *, done: bool) -> tuple[Finding, ...]:
+    """Where only the closing connection ended a stream, a cut after finish_reason looks like a missing end: no must rests on that."""
+    if done:
+        return findings
+    return tuple(replace(one, level=Level.SHOULD) if one.rule in END_RULES and one.level is Level.MUST else one for one in findings)
+
+
 def _usage_headers(headers: Iterable[tuple[str, str]], decoder: Decoder) -> None:
     """Moonshot's accounting headers (contract section 4, P0.18) as one more usage report."""
     counts = {name.removeprefix("x-msh-usage-"): int(value) for name, value in headers if _is_usage_header(name, value)}
@@ -382,4 +398,7 @@ def reread(exchange: Exchange, request: Request, rules: Rules | None, *, json_de
     if exchange.status is None:
         observation = replace(observation, shape=Shape.NONE)
     findings = rules.finish(observation, exchange.fault) if rules is not None else ()
+    headers = dict(exchange.headers)
+    if "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", "").lower():
+        findings = without_a_known_end(findings, done=decoder.done)
     return Received(exchange=exchange, observation=observation, findings=findings)

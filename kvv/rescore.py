@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kvv.model import Case, Finding, Outcome, Reply, Role, Surface, Verdict
-from kvv.outcome import Standing
+from kvv.outcome import counted
 from kvv.profile import load_profile
 from kvv.reading import reread
 from kvv.record import RecordedSuite, policy_of, recorded_suites
@@ -62,16 +62,16 @@ def reread_wire(store: Store) -> Reread:
     changed: dict[int, tuple[Finding, ...]] = {}
     for stored in store.exchanges():
         exchange = stored.exchange
-        silent_probe = stored.request.purpose == "liveness" and stored.standing is not Standing.ANSWERED
-        if exchange.role is Role.JUDGE or silent_probe:
+        if exchange.role is Role.JUDGE:
             continue
         if not exchange.frames_kept:
             without_frames += 1
             continue
         judged += 1
         again = reread(exchange, stored.request, rules_for(profile, stored.request, moonshot_stream=moonshot_stream))
-        if again.findings != stored.findings:
-            changed[exchange.id] = again.findings
+        findings = counted(stored.request, exchange, again.observation, again.findings)
+        if findings != stored.findings:
+            changed[exchange.id] = findings
     for exchange_id, findings in changed.items():
         store.put_findings(exchange_id, findings)
     return Reread(judged=judged, changed=len(changed), without_frames=without_frames)

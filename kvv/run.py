@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from kvv.config import ConfigError, RunConfig, read_key
 from kvv.job import Job, control_request, generator_for
 from kvv.model import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
-from kvv.outcome import Standing, assess
+from kvv.outcome import LIVENESS, Standing, assess
 from kvv.plan import PlannedSuite, in_order
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
@@ -24,7 +24,6 @@ from kvv.sandbox import named
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler
-from kvv.schedule.sending import LIVENESS
 from kvv.schedule.work import Stop, Work
 from kvv.store import Store
 from kvv.suite import Judge, Suite, SuiteKind

@@ -55,15 +55,16 @@ def mixed(text: str) -> bytes:
 def _ways(character: str) -> list[bytes]:
     code, data = ord(character), character.encode("utf-8", "surrogatepass")
     plain = re.escape(data)
-    ways = [plain if character.isalnum() else rb"\\{0,8}" + plain]
+    # what begins with the character itself stands before it: a group gives nothing back
+    ways = []
     if code < 0x10000:
         ways.append(rb"\\{1,8}u(?i:%04x)" % code)
     ways.append(b"".join(rb"%%(?:25){0,3}(?i:%02x)" % byte for byte in data))
     ways.append(rb"&#(?:[xX]0{0,7}(?i:%x)|0{0,7}%d);?" % (code, code))
     if (named := html.escape(character)) != character:
         ways.append(re.escape(named.encode()))
-    if character == "\\":  # the longest run first: each backslash may have been doubled
-        ways[0] = rb"\\{1,8}"
+    # each backslash may have been doubled
+    ways.append(rb"\\{1,8}" if character == "\\" else plain if character.isalnum() else rb"\\{0,8}" + plain)
     return ways
 
 

@@ -8,8 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvv.model import Answered, Area, Case, ErrorBody, Exchange, Fault, FaultKind, Identity, Level, Observation, Outcome, Request, Role, Shape
-from kvv.outcome import Standing, assess, retry_after_seconds, unanswered
+from kvv.model import (
+    Answered,
+    Area,
+    Case,
+    ErrorBody,
+    Exchange,
+    Fault,
+    FaultKind,
+    Finding,
+    FindingKind,
+    Identity,
+    Level,
+    Observation,
+    Outcome,
+    Request,
+    Role,
+    Shape,
+)
+from kvv.outcome import Standing, assess, counted, retry_after_seconds, unanswered
 
 IDENTITY = Identity(case="c", sample=0, step=0, ask=0, purpose="probe")
 COMPLETION = Observation(shape=Shape.COMPLETION)
@@ -146,3 +163,50 @@ def test_unanswered_is_inconclusive_for_the_network_fail_for_a_refusal_and_nothi
     assert verdict(200, Observation(shape=Shape.NOT_JSON)) is Outcome.INCONCLUSIVE
     assert verdict(400, error("invalid_request_error")) is Outcome.FAIL
     assert verdict(200, COMPLETION) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "standing", "reason"),
+    [
+        ({"type": "insufficient_quota"}, Standing.CONFIGURATION, "no-credit"),
+        ({"type": "invalid_request_error", "code": "insufficient_quota"}, Standing.CONFIGURATION, "no-credit"),
+        ({"type": "authentication_error"}, Standing.CONFIGURATION, "auth"),
+        ({"code": "model_not_found"}, Standing.CONFIGURATION, "route"),
+        ({"code": "rate_limit_exceeded"}, Standing.UNAVAILABLE, "error-in-400"),
+        ({"type": "overloaded_error"}, Standing.UNAVAILABLE, "error-in-400"),
+        ({"type": "content_filter"}, Standing.CONFIGURATION, "policy"),
+        ({"type": "invalid_request_error"}, Standing.REFUSED, "refused"),
+        ({}, Standing.REFUSED, "refused"),
+    ],
+)
+def test_a_400_that_names_the_accounts_the_routes_or_the_loads_trouble_is_no_refusal(error: dict[str, str], standing: Standing, reason: str) -> None:
+    body = ErrorBody(message="no", **error)  # type: ignore[arg-type]
+    found = assess(exchange(400), Observation(shape=Shape.ERROR, error=body))
+    assert (found.standing, found.reason) == (standing, reason)
+
+
+def must(rule: str) -> Finding:
+    return Finding(rule=rule, area=Area.STREAMING, level=Level.MUST, kind=FindingKind.BREAKS_CLIENTS, message="m")
+
+
+def test_findings_on_an_answer_that_is_none_fail_nothing_but_the_rules_of_chunks() -> None:
+    request = Request(body={})
+    both = (must("stream/not-streamed"), must("chunk/choices"))
+    completion = Observation(shape=Shape.COMPLETION)
+    busy = Observation(shape=Shape.ERROR, error=ErrorBody(message="m", type="overloaded_error"))
+    levels = {
+        name: [one.level for one in counted(request, exchange(200), observation, both)]
+        for name, observation in (
+            ("answer", completion),
+            ("busy", busy),
+            ("other", Observation(shape=Shape.OTHER_JSON)),
+            ("done alone", Observation(shape=Shape.EMPTY, done=True)),
+        )
+    }
+    assert levels == {
+        "answer": [Level.MUST, Level.MUST],
+        "busy": [Level.SHOULD, Level.SHOULD],
+        "other": [Level.SHOULD, Level.MUST],
+        "done alone": [Level.MUST, Level.MUST],
+    }
+    assert counted(Request(body={}, purpose="liveness"), exchange(200), busy, both) == ()

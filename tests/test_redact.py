@@ -12,7 +12,7 @@ from itertools import pairwise
 from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kvv.model import Choice, Observation, Shape
@@ -22,6 +22,7 @@ KEY = "sk-live-4f9Kq2Zt7Wb1"
 PRINTABLE = st.text(string.ascii_letters + string.digits + string.punctuation, min_size=8, max_size=40)
 
 
+@settings(deadline=None)
 @given(
     key=PRINTABLE,
     before=st.text(max_size=20),

@@ -58,7 +58,9 @@ def test_listing_the_suites_needs_no_statistics(what: str) -> None:
 # --- signals ---------------------------------------------------------------------------------------
 
 STOPPED = """
-import os, sys
+import os, signal, sys
+# a test run in the background was started with SIGINT ignored, and a child inherits that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from kvv.cli import main
 import kvv.{module} as module
 def stop(*a, **k):

@@ -99,7 +99,7 @@ def test_a_hang_is_killed_in_time_and_the_next_task_gets_a_new_process(hostile: 
 
 def test_a_hang_does_not_delay_the_other_worker(hostile: str) -> None:
     async def use(workers: Workers) -> int:
-        hang = asyncio.create_task(workers.run(f"{hostile}:spin", timeout_s=0.5))
+        hang = asyncio.create_task(workers.run(f"{hostile}:spin", timeout_s=1.5))
         answers = 0
         while not hang.done():
             answers += await workers.run(f"{hostile}:echo", 1, timeout_s=20)

@@ -15,7 +15,7 @@ from time import monotonic
 
 from kvv.data.pictures import pictures_of, with_pictures
 from kvv.model import Answered, Ask, Case, Done, Exec, Executed, Identity, Outcome, Request, Role, Verdict
-from kvv.outcome import RETRY_AFTER_CAP_S, Assessment, Standing, assess
+from kvv.outcome import LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
 from kvv.reading import Received
 from kvv.sandbox.base import Sandbox, SandboxError
@@ -23,7 +23,7 @@ from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health, sentence
 from kvv.schedule.limits import Limiter
 from kvv.schedule.queue import WorkQueue
-from kvv.schedule.sending import LIVENESS, Sender
+from kvv.schedule.sending import Sender
 from kvv.schedule.stepping import next_step, unjudged
 from kvv.schedule.trees import Trees, slots
 from kvv.schedule.work import Observer, Stop, Stopped, Work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvv.model import Identity, Request, Role
-from kvv.outcome import Standing, assess
+from kvv.outcome import counted
 from kvv.profile import Profile
 from kvv.reading import Received
 from kvv.rules import Rules, rules_for
@@ -13,8 +13,6 @@ from kvv.schedule.budget import Budget
 from kvv.store import Store
 from kvv.transport import Transport
 from kvv.wire.encode import EncodedBody
-
-LIVENESS = "liveness"
 
 
 class Sender:
@@ -28,7 +26,7 @@ class Sender:
         self._moonshot_stream = moonshot_stream
 
     async def send(self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool) -> Received:
-        """One attempt. What is odd about a silent answer to a sign of life is no verdict on the endpoint, and is not kept."""
+        """One attempt, with the findings at the level at which they count."""
         self._budget.count_request()
         received = await self._transport.send(
             request,
@@ -39,8 +37,7 @@ class Sender:
             keep_frames=keep_frames,
             deadline=self._budget.remaining_s(),
         )
-        if request.purpose == LIVENESS and assess(received.exchange, received.observation).standing is not Standing.ANSWERED:
-            received = replace(received, findings=())
+        received = replace(received, findings=counted(request, received.exchange, received.observation, received.findings))
         count = self._budget.count_judge if request.role is Role.JUDGE else self._budget.count_usage
         self._store.put_exchange(received, request, body, cost=count(received.observation))
         return received

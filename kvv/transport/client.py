@@ -40,6 +40,7 @@ from kvv.wire.encode import EncodedBody
 CONNECT_S, FIRST_BYTE_S, IDLE_S = 10.0, 600.0, 120.0
 #: prefill may take this much longer for each expected prompt token (a slow engine reads about 1,000 a second)
 FIRST_BYTE_S_PER_TOKEN = 0.001
+LONG_PROMPT_TOKENS = 1_000
 #: where nobody counted the prompt's tokens
 BYTES_PER_TOKEN = 4
 #: shorter than the idle limit of common servers (gunicorn 2 s, uvicorn and node 5 s), so that few requests meet a closing one
@@ -145,7 +146,10 @@ class Transport:
         own, run = request.timeouts, self._timeouts
         connect = own.connect or run.connect or CONNECT_S
         tokens = request.expect_prompt_tokens or size // BYTES_PER_TOKEN
-        first_byte = (own.first_byte or run.first_byte or FIRST_BYTE_S) + tokens * FIRST_BYTE_S_PER_TOKEN
+        extra = tokens * FIRST_BYTE_S_PER_TOKEN if tokens >= LONG_PROMPT_TOKENS else 0.0
+        # a request's own limit and the run's: the shorter one
+        limits = [limit for limit in (own.first_byte, run.first_byte) if limit]
+        first_byte = min(limits, default=FIRST_BYTE_S) + extra
         return connect, first_byte, own.idle or run.idle or IDLE_S
 
 

@@ -58,11 +58,12 @@ def test_a_wrong_difference_is_asked_once_more_and_fails(lab: Any, wrong: int) -
 
 def test_a_refused_variant_is_judged_when_refused_twice(lab: Any) -> None:
     def endpoint(request: Request) -> Any:
-        return lab.refuses(message="unknown field") if name_of(request) == "b" else lab.counts(50)
+        refused = name_of(request) == "b" and not request.purpose.startswith("between")
+        return lab.refuses(message="unknown field") if refused else lab.counts(50)
 
     verdict, asked = lab.drive(lab.only(COMPARED), endpoint)
     assert (verdict.outcome, verdict.reason, verdict.detail) == (Outcome.FAIL, "valid-request-refused", "b: unknown field")
-    assert [request.purpose for request in asked] == ["probe:a", "probe:b", "confirm:b"]
+    assert [request.purpose for request in asked] == ["probe:a", "probe:b", "confirm:b", "between:b"]
 
 
 def test_one_variant_without_an_answer_leaves_the_comparison_open(lab: Any) -> None:

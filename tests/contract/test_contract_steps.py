@@ -60,6 +60,11 @@ def test_accepted_once_and_refused_once_is_still_a_completion_that_should_not_be
     assert play("refused", "answer", "refusal")[:2] == (Outcome.FAIL, "invalid-request-accepted")
 
 
+@pytest.mark.parametrize("control", ["refusal", "crash", "closed", "unpaid"])
+def test_a_valid_request_refused_by_an_endpoint_that_refuses_the_plainest_one_too_is_no_verdict(play: Play, control: str) -> None:
+    assert play("answered", "refusal", "refusal", control=control)[:2] == (Outcome.INCONCLUSIVE, "control-not-answered")
+
+
 def test_a_refused_valid_request_fails_only_when_refused_twice(play: Play) -> None:
     assert play("answered", "refusal", "refusal")[:2] == (Outcome.FAIL, "valid-request-refused")
     assert play("answered", "refusal", "answer")[:2] == (Outcome.INCONCLUSIVE, "unstable-refusal")

@@ -40,8 +40,11 @@ def test_every_case_can_fail(stage: Any) -> None:
         streamed = request.stream
         return stage.says("no" if streamed else None, finish="tool_calls" if streamed else "stop", calls=[] if streamed else [("f", "{")])
 
+    def refusing(request: Request) -> Any:
+        return stage.says("ready") if request.purpose.startswith("between") else stage.refuses()
+
     for case in stage.asked(SUITE):
-        outcomes = [stage.against(SUITE, case, endpoint).outcome for endpoint in (silent, other, lambda request: stage.refuses())]
+        outcomes = [stage.against(SUITE, case, endpoint).outcome for endpoint in (silent, other, refusing)]
         assert Outcome.FAIL in outcomes, (case.id, outcomes)
 
 
