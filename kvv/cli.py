@@ -169,6 +169,9 @@ def _verb(name: str) -> Verb:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 pass, 1 a gate failed, 2 usage, 3 inconclusive, 4 harness error, 5 budget, 130 interrupted."""
+    # started with a stream closed: what is said goes nowhere, the exit code and the reports still tell
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 it stays open as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     with _termination_interrupts():
         try:
             return _main(argv)

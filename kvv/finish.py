@@ -12,7 +12,7 @@ from kvv.config import ConfigError, RunConfig
 from kvv.job import Job
 from kvv.kvv_map import load_map
 from kvv.record import now, recorded_suites
-from kvv.references import Header, write_reference
+from kvv.references import ASKED, Header, write_reference
 from kvv.report import csv, github, html, junit, leaderboard, markdown, text
 from kvv.report import json as report_json
 from kvv.report import kvv as report_kvv
@@ -91,8 +91,17 @@ def write_suite_files(store: Store, folder: Path) -> None:
 
 def say(config: RunConfig, view: RunView, folder: Path) -> None:
     """The verdict on standard output, or report.json there under --json."""
+    try:
+        _say(config, view, folder)
+    except OSError as error:  # a full device, a reader that went away: the verdict stands in the folder and in the exit code
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 it stays open as long as the process
+        print(f"standard output cannot be written ({error.strerror or error}); the reports are in {text.plain(str(folder))}", file=sys.stderr)
+
+
+def _say(config: RunConfig, view: RunView, folder: Path) -> None:
     if config.json_output:
         sys.stdout.write(report_json.render(view))
+        sys.stdout.flush()
         return
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _tell_github(view)
@@ -130,6 +139,7 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> None:
         source=meta["base_url"],
         source_sha256=meta.get("source_sha256", ""),
         data_sha256=digests,
+        asked={} if meta.get("imported") else {entry["id"]: {name: entry["settings"].get(name) for name in ASKED} for entry in meta["suites"]},
     )
     try:
         write_reference(path, header, pairs)

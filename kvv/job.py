@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -19,7 +19,7 @@ from kvv.model import Request
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, tier_of, variant_for
 from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
-from kvv.references import ReferenceError, ReferenceFile, check_overlap, read_reference
+from kvv.references import Header, ReferenceError, ReferenceFile, asked_otherwise, check_overlap, read_reference
 from kvv.sandbox import SandboxError, Workspace, choose
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
@@ -118,7 +118,7 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
 def guard(job: Job) -> None:
     """A run that may cost much wants the user's word first."""
     plan, config = job.plan, job.config
-    if config.max_cost is not None and plan.prices is None and not job.in_process:
+    if config.max_cost is not None and plan.prices is None and not job.in_process and not config.loopback:
         raise ConfigError(f"--max-cost: no price of {job.model} is known, so that the bound could not be kept; name --price-in and --price-out")
     tokens = plan.prompt_tokens + plan.completion_tokens
     if config.yes or config.max_cost is not None or job.in_process:
@@ -289,7 +289,7 @@ def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, data
         tier=config.tier or "smoke",
         preset=config.preset or "",
         dataset=dataset,
-        references=_references(suite, config, dataset),
+        references=_references(suite, config, profile, dataset),
         seed=config.seed,
         other_model=config.other_model or "",
         tokenizer=_tokenizer(config.tokenizer),
@@ -330,10 +330,13 @@ def _tokenizer(path: str | None) -> Tokenizer | None:
         raise ConfigError(f"--tokenizer: needs the package {error.name} (pip install {error.name})") from None
 
 
-def _references(suite: Suite, config: RunConfig, dataset: Dataset | None) -> Sequence[ReferenceRun]:
+def _references(suite: Suite, config: RunConfig, profile: Profile, dataset: Dataset | None) -> Sequence[ReferenceRun]:
     """The runs of --reference; on shipped data without one, the official results that ship with it."""
     if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
         return ()
+    for name in config.reference:
+        _check_asked_alike(name, _reference_file(Path(name)).header, suite, config, profile)
+        _check_same_data(name, _reference_file(Path(name)).header, suite, dataset)
     runs = [found for name in config.reference if (found := _reference(Path(name), suite.id)) is not None]
     if runs or not dataset.fixture:
         return runs
@@ -353,12 +356,32 @@ def _reference_file(path: Path) -> ReferenceFile:
         raise ConfigError(f"--reference: {error}") from error
 
 
+def _check_asked_alike(name: str, header: Header, suite: Suite, config: RunConfig, profile: Profile) -> None:
+    """A reference of another model, or one that was asked in another way, says nothing of this run."""
+    theirs, reason = pick_profile(header.model)
+    if theirs not in (profile.id, pick_profile("")[0]):
+        raise ConfigError(f"--reference: {name} is of the model {header.model!r:.60} ({reason}), this run of profile {profile.id}")
+    otherwise = asked_otherwise(header.asked.get(suite.id, {}), asdict(settings_for(config, profile, suite)))
+    if otherwise and config.model is not None:
+        raise ConfigError(f"--reference: {name} was asked {suite.id} in another way: {otherwise}")
+
+
+def _check_same_data(name: str, header: Header, suite: Suite, dataset: Dataset) -> None:
+    """Only of a run of our own: a recording's rows were put together by somebody else's tool."""
+    theirs = header.data_sha256.get(suite.id, "") if suite.id in header.asked else ""
+    if theirs and dataset.sha256 and theirs != dataset.sha256:
+        raise ConfigError(f"--reference: {name} was asked other data of {suite.id} (sha256 {theirs[:12]} there, {dataset.sha256[:12]} here)")
+
+
 def _check_references(config: RunConfig) -> None:
     """One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks worse."""
     seen: list[tuple[str, ReferenceFile]] = []
     for name in config.reference:
         found = _reference_file(Path(name))
         for earlier, other in seen:
+            if found.header.model != other.header.model:
+                models = f"{other.header.model!r:.60} and {found.header.model!r:.60}"
+                raise ConfigError(f"--reference: {earlier} and {name} are of different models ({models}); official runs are of one")
             if found.header.same_run(other.header):
                 raise ConfigError(f"--reference: {earlier} and {name} hold the same run; an official run counts once")
         seen.append((name, found))

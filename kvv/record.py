@@ -48,6 +48,7 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "preset": config.preset or "",
         "policy": job.policy.model_dump(mode="json"),
         "policy_sha256": job.policy.sha256,
+        "chosen_cases": list(config.case),
         "published": {suite: asdict(mean) for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()},
         "in_process": job.in_process,
         "sandbox": job.sandbox,

@@ -25,7 +25,7 @@ FORMAT = 1
 #: a reference that knows fewer of a run's cases than this is of other data
 LEAST_OVERLAP = 0.5
 
-_HEADER_KEYS = frozenset({"kvv_reference", "suite", "model", "run_id", "created", "source", "source_sha256", "data_sha256"})
+_HEADER_KEYS = frozenset({"kvv_reference", "suite", "model", "run_id", "created", "source", "source_sha256", "data_sha256", "asked"})
 _LINE_KEYS = frozenset({"suite", "case", "samples"})
 
 
@@ -37,6 +37,7 @@ class ReferenceError(ValueError):  # the builtin of this name is about weak refe
 class Header:
     """Where a reference comes from. ``created`` is an ISO 8601 UTC time, ``data_sha256`` is by suite, ``source`` free text.
 
+    ``asked`` is by suite how the model was asked (sampling and thinking), absent for recordings of which nobody knows.
     ``source_sha256`` is the digest of the recording that was imported, "" for a run of our own: a recording stays one run
     however often it is imported.
     """
@@ -47,6 +48,7 @@ class Header:
     source: str = ""
     source_sha256: str = ""
     data_sha256: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def same_run(self, other: Header) -> bool:
         """Whether both are of one run; a file without run id and digest is taken at its word."""
@@ -75,6 +77,8 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
         samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
     head: dict[str, Any] = {"kvv_reference": FORMAT, "model": header.model, "run_id": header.run_id, "created": header.created}
     head |= {"source": header.source, "source_sha256": header.source_sha256, "data_sha256": dict(header.data_sha256)}
+    if header.asked:
+        head["asked"] = {suite: dict(fields) for suite, fields in header.asked.items()}
     with path.open("w", encoding="utf-8", newline="\n") as out:
         out.write(_line(head))
         for (suite, case_id), found in sorted(samples.items()):
@@ -147,7 +151,10 @@ def _header(entry: Mapping[str, Any]) -> Header:
     digests = entry.get("data_sha256") or {}
     if not isinstance(digests, Mapping) or not all(isinstance(value, str) for value in digests.values()):
         raise ValueError('"data_sha256" is no table of texts')
-    return Header(**texts, data_sha256=digests)
+    asked = entry.get("asked") or {}
+    if not isinstance(asked, Mapping) or not all(isinstance(fields, Mapping) for fields in asked.values()):
+        raise ValueError('"asked" is no table of tables')
+    return Header(**texts, data_sha256=digests, asked=asked)
 
 
 def _case(entry: Mapping[str, Any]) -> tuple[str, str, list[Mapping[str, float]]]:
@@ -179,6 +186,16 @@ def _only(entry: Mapping[str, Any], known: Collection[str]) -> None:
     strange = sorted(set(entry) - set(known))
     if strange:
         raise ValueError(f"unknown field {strange[0]!r:.60}")
+
+
+#: settings that say how a model was asked
+ASKED = ("temperature", "top_p", "max_tokens", "thinking", "think_mode", "effort", "variant")
+
+
+def asked_otherwise(reference: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """The first setting in which a reference was asked otherwise than this run, "" where none is known to be."""
+    different = (name for name in ASKED if name in reference and name in own and reference[name] != own[name])
+    return next((f"{name} {reference[name]} there and {own[name]} here" for name in different), "")
 
 
 def overlap(reference: ReferenceRun, cases: Collection[str]) -> float:

@@ -151,7 +151,13 @@ def _evidence(
         published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
         upstreams=max(1, len(upstreams)),
+        part=_part(meta.get("shard")),
+        chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
+
+
+def _part(shard: Mapping[str, Any] | None) -> str:
+    return f"shard {shard['index']} of {shard['of']} alone (kvv merge joins them)" if shard else ""
 
 
 def _fed(latency: LatencyTally, answers: Iterable[Answer]) -> Iterator[Answer]:

@@ -28,8 +28,8 @@ ANSWER_TEXT = 1_500
 
 
 @contextmanager
-def finished(name: str, out: str | None, option: str = "RUN") -> Iterator[tuple[Store, Path]]:
-    """The store of a run that has ended; ConfigError in one line for anything else."""
+def finished(name: str, out: str | None, option: str = "RUN", *, whole: bool = True) -> Iterator[tuple[Store, Path]]:
+    """The store of a run that has ended and, unless ``whole`` is False, is no shard; ConfigError in one line for anything else."""
     try:
         folder = find_run(name, out or "reports")
     except ConfigError as error:
@@ -41,6 +41,8 @@ def finished(name: str, out: str | None, option: str = "RUN") -> Iterator[tuple[
     try:
         if not check_meta(store).get("finished"):
             raise ConfigError(f"{option}: {folder} has not ended; `kvv resume {folder}` completes it")
+        if whole and store.meta().get("shard"):
+            raise ConfigError(f"{option}: {folder} is one shard of a run; `kvv merge` joins them")
         yield store, folder
     except StoreError as error:
         raise ConfigError(f"{option}: {error}") from error

@@ -175,3 +175,34 @@ def test_one_official_run_given_twice_is_refused(tmp_path: Path, header: dict[st
             prepare(configured(suites=["params"], reference=pair))
     other = reference_file(tmp_path, "c.jsonl", run_id="20260102-y", source_sha256="cd" * 32)
     prepare(configured(suites=["params"], reference=(first, other)))
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ({"model": "glm-4.6"}, "is of the model 'glm-4.6'"),
+        ({"asked": {"toolcall": {"thinking": False}}}, "in another way: thinking False there and True here"),
+        ({"asked": {"toolcall": {"effort": "low"}}}, "in another way: effort low there"),
+        ({"asked": {"toolcall": {}}, "data_sha256": {"toolcall": "0" * 64}}, "was asked other data of toolcall"),
+        ({}, ""),
+        ({"data_sha256": {"toolcall": "0" * 64}}, ""),
+    ],
+)
+def test_a_reference_that_was_asked_otherwise_is_refused(header: dict[str, Any], words: str, tmp_path: Path) -> None:
+    data = prepare(configured(suites=["toolcall"], data=["toolcall=fixture"]))
+    path = tmp_path / "reference.jsonl"
+    values = [(case, Verdict(case=case.id, sample=0, outcome=Outcome.PASS, values={"triggered": 1.0})) for case in data.plan.suites[0].cases]
+    write_reference(path, Header(**{"model": "kimi-k3", "run_id": "r", "created": "", **header}), values)
+    asked: dict[str, Any] = {"suites": ["toolcall"], "data": ["toolcall=fixture"], "reference": [str(path)]}
+    if not words:
+        prepare(configured(**asked))
+        return
+    with pytest.raises(ConfigError, match=f"--reference: .*{words}"):
+        prepare(configured(**asked))
+
+
+def test_official_runs_of_different_models_are_no_two_runs_of_one(tmp_path: Path) -> None:
+    first, other = reference_file(tmp_path, "a.jsonl", run_id="1"), tmp_path / "b.jsonl"
+    other.write_text(Path(first).read_text("utf-8").replace('"model": "m"', '"model": "n"').replace('"run_id": "1"', '"run_id": "2"'), "utf-8")
+    with pytest.raises(ConfigError, match="of different models"):
+        prepare(configured(suites=["params"], reference=[first, str(other)]))

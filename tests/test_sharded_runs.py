@@ -30,8 +30,13 @@ def test_merged_shards_give_the_whole_runs_rows(kvv_cli: Any, shards: list[Path]
     ids = [sorted(check["id"] for check in found["checks"]) for found in (report, one.report)]
     assert ids[0] == ids[1]
     assert report["traffic"]["prompt_tokens"] > 0
-    # a shard and the merged run are runs like any other
-    assert kvv_cli("resume", str(shards[0])).code == 0
+    # the merged run is a run like any other; a shard alone passes nothing
+    alone = kvv_cli("resume", str(shards[0]))
+    assert (alone.code, alone.report["verdict"]) == (3, "inconclusive")
+    assert "shard 1 of 2 alone" in alone.out
+    for arguments in (("baseline", "accept", str(shards[0])), ("leaderboard", str(shards[0])), ("compare", str(shards[0]), str(folder))):
+        refused = kvv_cli(*arguments)
+        assert (refused.code, "is one shard of a run" in refused.err) == (2, True), refused
     assert kvv_cli("resume", str(folder)).code == 0
     assert kvv_cli("compare", str(folder), str(one.folder)).code == 0
 

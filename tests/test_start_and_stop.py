@@ -140,3 +140,14 @@ def test_an_unreachable_endpoint_is_named_even_when_quiet(kvv_cli: Any) -> None:
     assert "nothing accepts connections there" in trouble
     assert folder == str(ran.folder)
     assert os.path.isdir(folder)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("closing", [">/dev/full", ">&-", ">&- 2>&-", "| head -c 1 >/dev/null"])
+def test_a_verdict_that_cannot_be_printed_is_still_the_exit_code(closing: str, tmp_path: Path) -> None:
+    words = f"{sys.executable} -c 'import sys; from kvv.cli import main; sys.exit(main())' run params --case 'params/omitted/*' --out {tmp_path}"
+    ended = subprocess.run(["bash", "-o", "pipefail", "-c", f"{words} {closing}"], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    (report,) = tmp_path.glob("*/report.json")
+    assert json.loads(report.read_text("utf-8"))["verdict"] == "pass"

@@ -24,6 +24,8 @@ from kvv.suite import ReferenceRun
 
 #: how far below its median the 1 % quantile of the official null may lie before the official runs say too little
 NULL_RESOLUTION = 0.05
+#: official runs whose median F1 against each other lies below this are no runs of one model (statistics.md section 6: .73 to .86)
+LEAST_AGREEMENT = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,8 @@ def _by_cases(
     key = _key(entry, stat, collector.keys(suite))
     if key is None:
         names = ", ".join(collector.keys(suite))
+        if not names:
+            return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"all-refused: none of {stat.n_planned} requests got an answer to judge")
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"no-such-value: the policy's key for {suite}/{stat.metric} is none of {names}")
     known = reference_scores(references, key)
     vendor = collector.case_scores(suite, key, stopped_early=suite in evidence.looks)
@@ -304,6 +308,9 @@ def _by_f1(stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], col
     source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
     if null is None or value is None:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason="f1-undefined: no official run called a tool", method=method)
+    if null.quantile(0.5) < LEAST_AGREEMENT:
+        reason = f"official-runs-disagree: against each other they reach an F1 of {null.quantile(0.5):.4f} only; they are not of one endpoint"
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=method)
     if min(map(len, runs)) < collector.policy.min_paired * len(vendor):
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: a run knows {min(map(len, runs))} of {len(vendor)} answers", method=method

@@ -88,11 +88,13 @@ def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *
     suites = collector.covered()
     missing = _required(collector.policy, suites, gates)
     areas = {area.value: aggregate(g.decision for g in gates if g.area is area) for area in Area}
+    if evidence.part:
+        missing.append(f"part-of-a-run: {evidence.part}")
     outcome = aggregate([*(g.decision for g in gates), *(Outcome.INCONCLUSIVE for _ in missing)])
     if outcome is Outcome.SKIP:
         outcome = Outcome.INCONCLUSIVE
         missing = ["nothing-decided: nothing ran that a gate decides"]
-    coverage = coverage_sentence(suites, collector.reached)
+    coverage = ", ".join(filter(None, (coverage_sentence(suites, collector.reached), evidence.part, evidence.chosen)))
     return Decision(
         outcome=outcome,
         contract=aggregate(g.decision for g in [*contract, *service]),
@@ -102,7 +104,7 @@ def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *
         areas=areas,
         findings=tuple(findings),
         coverage=coverage,
-        headline=_headline(outcome, coverage, contract, quality, rows, collector.policy, suites),
+        headline=_headline(outcome, coverage, contract, quality, rows, collector, suites),
         why=_why(gates, missing),
         waivers=waiver_states(collector),
         suites=suites,
@@ -251,7 +253,7 @@ def _headline(
     contract: Sequence[Gate],
     quality: Sequence[Gate],
     rows: Sequence[Stat],
-    policy: Policy,
+    collector: Collector,
     suites: Sequence[SuiteRun],
 ) -> str:
     parts = [f"{outcome.value.upper()}, {coverage}"]
@@ -263,8 +265,9 @@ def _headline(
         parts.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
     parts += _loose(quality, gated=bool(gated))
     parts += [
-        f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > policy.truncated_notice
+        f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > collector.policy.truncated_notice
     ]
+    parts += [f"{count} {suite} requests were refused ({words[:120]})" for suite, (count, words) in collector.refused.items()]
     fixtures = [s.id for s in suites if s.fixture and not s.skipped and s.kind is SuiteKind.BENCHMARK]
     if fixtures:
         parts.append(f"fixture data: {', '.join(fixtures)}")

@@ -147,6 +147,8 @@ class Collector:
         #: suite -> (case id, sample) -> yes or no, for the value that an F1 gate names; None for a refused request
         self.decisions: dict[str, dict[tuple[str, int], bool | None]] = {}
         self.errors: dict[str, int] = {}
+        #: benchmark suite -> samples whose request was refused, and one refusal's words
+        self.refused: dict[str, tuple[int, str]] = {}
         self.benchmark_area: dict[str, Area] = {}
         #: suites of which something was asked; samples that were answered and judged; suite -> why its first skipped case was skipped
         self.reached: set[str] = set()
@@ -202,6 +204,9 @@ class Collector:
         self.benchmark_area.setdefault(suite, case.area)
         if verdict.outcome is Outcome.SKIP:
             return
+        if verdict.reason == "valid-request-refused":
+            known, words = self.refused.get(suite, (0, verdict.detail))
+            self.refused[suite] = known + 1, words
         if verdict.outcome is Outcome.ERROR:
             self.errors[suite] = self.errors.get(suite, 0) + 1
         concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
@@ -256,6 +261,7 @@ class Evidence:
 
     ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran in the same
     session. ``published``: a bare mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
+    ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the user chose cases.
     ``upstreams``: how many different upstreams answered. ``looks`` only for suites run with early stopping.
     """
 
@@ -266,4 +272,6 @@ class Evidence:
     published: Mapping[str, ReferenceValue] = field(default_factory=dict)
     server_counts: Mapping[str, float] = field(default_factory=dict)
     upstreams: int = 1
+    part: str = ""
+    chosen: str = ""
     looks: Mapping[str, Look] = field(default_factory=dict)

@@ -13,6 +13,8 @@ __all__ = ["brief", "plain", "render"]
 EXIT_CONFIGURATION = 2
 #: lines of one kind; the reports have the rest
 LISTED = 12
+#: gates that -q names
+REASONS = 4
 
 
 def render(view: RunView) -> str:
@@ -46,7 +48,9 @@ def brief(view: RunView) -> str:
 def _brief(view: RunView) -> list[str]:
     # a wrong key or address ends with exit code 2 beside INCONCLUSIVE: said here, or nobody knows why
     cause = "configuration (exit code 2): " if view.run.exit_code == EXIT_CONFIGURATION else ""
-    return [plain(view.decision.headline, 1000), *([f"  {cause}{plain(view.trouble, 600)}"] if view.trouble else [])]
+    lines = [plain(view.decision.headline, 1000), *([f"  {cause}{plain(view.trouble, 600)}"] if view.trouble else [])]
+    # a dead endpoint's one sentence says it all; else the gates that kept a pass away
+    return lines if view.trouble else [*lines, *(f"  {plain(why, 300)}" for why in view.decision.why[:REASONS])]
 
 
 def _gates(gates: Sequence[Gate]) -> list[str]:

@@ -25,7 +25,7 @@ def merge(arguments: argparse.Namespace) -> int:
     if len(arguments.runs) < 2:
         raise ConfigError("RUN: wants all shards of a run, at least two")
     with ExitStack() as stack:
-        opened = [stack.enter_context(finished(name, arguments.out)) for name in arguments.runs]
+        opened = [stack.enter_context(finished(name, arguments.out, whole=False)) for name in arguments.runs]
         folders = [folder for _, folder in opened]
         metas = [store.meta() for store, _ in opened]
         check_shards(metas, [folder.name for folder in folders])

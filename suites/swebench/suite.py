@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from kvv.answers import KeyEntry
 from kvv.model import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
-from kvv.report.document import html
 from kvv.suite import Context, Dataset, Result, Suite, SuiteKind
 from kvv.suites.swebench import rows
 from kvv.suites.swebench.agent import Trajectory, agent
@@ -104,6 +103,8 @@ class SwebenchSuite(Suite):
             instance, patch = case.inputs["instance"], verdict.facts.get("patch")
             folder = f"swebench/logs{number}/{model}/{quote(instance, safe='')}"
             if "exit" in verdict.facts:
+                from kvv.report.document import html  # here: naming the suites needs no templates
+
                 yield f"{folder}/{PAGE}", html(page(case, verdict, _play(case), result.replies()))
             if patch is None:
                 continue
