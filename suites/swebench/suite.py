@@ -19,7 +19,6 @@ from kvv.suites.swebench.agent import Trajectory, agent
 from kvv.suites.swebench.grading import Graded, grade, official_report
 from kvv.suites.swebench.harbor import collect, grade_task
 from kvv.suites.swebench.instance import inputs_of, variant_of
-from kvv.suites.swebench.trajectory import page
 
 SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
@@ -103,7 +102,9 @@ class SwebenchSuite(Suite):
             instance, patch = case.inputs["instance"], verdict.facts.get("patch")
             folder = f"swebench/logs{number}/{model}/{quote(instance, safe='')}"
             if "exit" in verdict.facts:
-                from kvv.report.document import html  # here: naming the suites needs no templates
+                # here: naming the suites needs no templates
+                from kvv.report.document import html
+                from kvv.suites.swebench.trajectory import page
 
                 yield f"{folder}/{PAGE}", html(page(case, verdict, _play(case), result.replies()))
             if patch is None:
