@@ -141,6 +141,13 @@ class Redactor:
         """``redact_url``, and without a secret in the path or the host."""
         return self.text(redact_url(url))
 
+    def cut(self, text: str, limit: int) -> str:
+        """A text that may have been cut at ``limit`` characters before this saw it: a secret can begin within its end, spelled in any way."""
+        if len(text) < limit or not self._secrets:
+            return self.text(text)
+        end = len(self._secrets[0]) * ESCAPED_LENGTH
+        return f"{self.text(text[:-end])}{MARK}"
+
     def value(self, value: T, depth: int = 0) -> T:
         """A copy of a JSON-like value or frozen dataclass, keys included, with every string and bytes scrubbed.
 

@@ -273,3 +273,17 @@ def test_hostile_text_takes_no_square_time(text: str) -> None:
     Redactor([KEY]).message(text)
     redact_url(text)
     assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("spelled", ["plain", "\\u00{:02x}", "\\\\u00{:02x}", "%{:02x}", "&#{};"])
+def test_the_beginning_of_a_key_at_the_end_of_a_cut_text_goes_in_every_spelling(spelled: str) -> None:
+    key = "sk-canary-5f8e2b7d9c1a4e6f"
+    redactor = Redactor([key])
+    echo = key if spelled == "plain" else "".join(spelled.format(ord(character)) for character in key)
+    for kept in range(1, len(echo)):
+        text = ("x" * 500 + echo)[kept : kept + 500]
+        shown = redactor.cut(text, 500)
+        left = shown.replace("x", "").replace(MARK, "")
+        assert left == "", (kept, shown)
+    assert redactor.cut("a short answer", 500) == "a short answer"
+    assert key not in redactor.cut(f"{key} in a short answer", 500)

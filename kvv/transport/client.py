@@ -38,6 +38,8 @@ from kvv.transport.watch import Watch
 from kvv.wire.encode import EncodedBody
 
 CONNECT_S, FIRST_BYTE_S, IDLE_S = 10.0, 600.0, 120.0
+#: characters of an excerpt that the rules have cut
+EXCERPT = 400
 #: prefill may take this much longer for each expected prompt token (a slow engine reads about 1,000 a second)
 FIRST_BYTE_S_PER_TOKEN = 0.001
 LONG_PROMPT_TOKENS = 1_000
@@ -139,7 +141,14 @@ class Transport:
             exchange = received.exchange
             received = replace(received, exchange=replace(exchange, frames=without_pieces(exchange.frames, self._redactor)))
             suspicious = True
-        return self._redactor.value(received) if suspicious else received
+        if not suspicious:
+            return received
+        whole = self._redactor.value(received)
+        # the rules cut their excerpts before anything was scrubbed
+        findings = tuple(
+            replace(new, excerpt=self._redactor.cut(old.excerpt, EXCERPT)) for old, new in zip(received.findings, whole.findings, strict=True)
+        )
+        return replace(whole, findings=findings)
 
     def _patience(self, request: Request, size: int) -> tuple[float, float, float]:
         """Seconds to connect, to the first byte and between bytes, for a body of ``size`` bytes; prefill time grows with the prompt."""
