@@ -162,7 +162,10 @@ def _baselines(arguments: argparse.Namespace, run: Side) -> list[Baseline]:
             raise ConfigError("--baseline: is the run itself")
         return found
     folder = Path(arguments.baselines)
-    found = [b for b in accepted_baselines(folder, vendor=run.vendor, model=run.model) if b.side.run_id != run.run_id]
+    accepted = list(accepted_baselines(folder, vendor=run.vendor, model=run.model))
+    found = [baseline for baseline in accepted if baseline.side.run_id != run.run_id]
+    if accepted and not found:
+        raise ConfigError(f"--baseline: this run is the only accepted baseline under {folder}/ itself: gate a later run against it")
     if not found:
         what = f"no baseline yet for {plain(run.vendor, 80)} {plain(run.model, 80)} under {folder}/"
         raise ConfigError(f"--baseline: {what}: `kvv baseline accept {plain(run.run_id, 120)}` makes this run the first one, or name one")
