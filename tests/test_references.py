@@ -143,3 +143,11 @@ def test_any_bytes_are_a_reference_or_a_reference_error(tmp_path: Path, data: by
     except ReferenceError as error:
         said = str(error)
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "1e308"])
+def test_a_score_outside_0_to_1_is_refused_with_its_line(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "ref.jsonl"
+    path.write_text('{"kvv_reference": 1, "model": "m"}\n{"suite": "s", "case": "c", "samples": [{"x": ' + value + "}]}\n", "utf-8")
+    with pytest.raises(ReferenceError, match=r"line 2: .* lies from 0 to 1"):
+        read_reference(path)

@@ -360,3 +360,28 @@ def test_few_prompts_scatter_too_widely_to_pass_an_f1(bench: Any) -> None:
     p = rng.beta(0.5, 0.5, 60)
     decision = f1_decision(bench, rng.random(60) < p, [rng.random(60) < p for _ in range(5)])
     assert decision.gates[0].reason.split(":")[0] == "official-scatter-too-wide"
+
+
+def test_official_runs_that_contradict_each_other_judge_nobody(bench: Any) -> None:
+    official = np.array([True] * 100 + [False] * 100)
+    decision = f1_decision(bench, np.array([False] * 200), [official, ~official])
+    assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (I, "official-runs-disagree")
+
+
+def test_refused_requests_are_said_in_the_first_line_and_leave_nothing_to_compare(bench: Any) -> None:
+    refused = [
+        bench.case(f"bench/q{n}", "bench", area=Area.ACCURACY, outcome=F, reason="valid-request-refused", detail="temperature must be 1.0")
+        for n in range(20)
+    ]
+    decision = bench.decide(refused, policy(), references={"bench": [bench.reference([1.0] * 20)]})
+    assert (decision.outcome, decision.gates[0].reason.split(":")[0]) == (I, "all-refused")
+    assert "20 bench requests were refused (temperature must be 1.0)" in decision.headline
+
+
+def test_a_part_of_a_run_passes_nothing_and_fails_what_fails(bench: Any) -> None:
+    part = bench.decide([bench.case("params/a", "params")], part="shard 1 of 3 alone")
+    assert (part.outcome, part.why) == (I, ("part-of-a-run: shard 1 of 3 alone",))
+    assert "shard 1 of 3 alone" in part.headline
+    assert bench.decide([bench.case("params/a", "params", outcome=F)], part="shard 1 of 3 alone").outcome is F
+    chosen = bench.decide([bench.case("params/a", "params")], chosen="only cases params/*")
+    assert chosen.headline == "PASS, 1 of 1 suite, only cases params/*; contract pass"
