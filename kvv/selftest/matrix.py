@@ -153,11 +153,19 @@ def gate_of(gate: Gate, observed: Observed) -> Gated:
     return Gated(hits=hits, n=n, at_least=gate.at_least, power=float(binom.sf(gate.at_least - 1, n, gate.p)))
 
 
+#: what a busy machine makes of a stream once: an answer that came in one piece, and did not the second time. No verdict, hence no accusation
+BUSY = (Outcome.INCONCLUSIVE, "held-back-once")
+
+
 def clean_row(setting: str, observed: Observed, stated: Mapping[str, str], fits: Iterable[str]) -> Clean:
     """All pass, but for what the table states. ``fits``: the names (case ids, rules) that a stated entry covers."""
     covered = set(fits)
     outcomes = [verdict.outcome for _, verdict in observed.verdicts.values()]
-    problems = [f"{case.id}: {verdict.outcome} {verdict.reason}" for case, verdict in _unpassed(observed) if case.id not in covered]
+    problems = [
+        f"{case.id}: {verdict.outcome} {verdict.reason}"
+        for case, verdict in _unpassed(observed)
+        if case.id not in covered and (verdict.outcome, verdict.reason) != BUSY
+    ]
     problems += [f"{rule} ({level})" for rule, _, level in observed.findings if level is not Level.MAY and rule not in covered]
     problems += [f"{case.id}#{case.sample}: {verdict.reason}" for case, verdict in observed.repeats if verdict.outcome is not Outcome.PASS]
     problems += [observed.stopped] if observed.stopped else []
