@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -16,12 +16,13 @@ from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
 from kvv.model import Request
+from kvv.outcome import LIVENESS
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, tier_of, variant_for
 from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
 from kvv.references import Header, ReferenceError, ReferenceFile, asked_otherwise, check_overlap, read_reference
 from kvv.sandbox import SandboxError, Workspace, choose
-from kvv.suite import Context, Dataset, Judge, ReferenceRun, Suite, SuiteError, SuiteKind, load_suite, suite_ids
+from kvv.suite import Context, Dataset, Judge, ReferenceRun, Settings, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
 
 #: what the in-process reference endpoint serves
@@ -63,7 +64,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
     profile, reason = _profile(config, model)
     policy = _policy(config, contract_only=contract_only)
-    _check_references(config)
+    references = _reference_files(config)
     plan, skipped = [], []
     sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
@@ -74,7 +75,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         elif missing:
             skipped.append(Skipped(suite=suite.id, reason=missing))
         else:
-            planned = _planned(suite, config, profile, model, dataset)
+            planned = _planned(suite, config, profile, model, dataset, references, recorded=False)
             if "sandbox" in suite.needs and planned.cases:
                 sandbox, lacking = _sandbox(config, planned, named=named)
                 if lacking:
@@ -102,8 +103,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
 def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Dataset) -> Job:
     """A job of one suite over rows that are at hand already (imported results); nothing of it is sent."""
     profile, reason = _profile(config, model)
-    _check_references(config)
-    planned = _planned(load_suite(suite_id), config, profile, model, dataset)
+    planned = _planned(load_suite(suite_id), config, profile, model, dataset, _reference_files(config), recorded=True)
     return Job(
         config=config,
         model=model,
@@ -133,7 +133,7 @@ def guard(job: Job) -> None:
 def control_request(job: Job) -> Request:
     """The simplest valid request: it tells whether anybody is there."""
     body = {"model": job.model, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 16}
-    return Request(body={**body, **job.config.extra_body}, purpose="liveness")
+    return Request(body={**body, **job.config.extra_body}, purpose=LIVENESS)
 
 
 def generator_for(seed: int, suite: str) -> np.random.Generator:
@@ -281,7 +281,20 @@ def _dataset(suite: Suite, config: RunConfig, profile: Profile, *, named: bool, 
         return Skipped(suite=suite.id, reason=f"no data: {error}")
 
 
-def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, dataset: Dataset | None) -> PlannedSuite:
+def _planned(
+    suite: Suite,
+    config: RunConfig,
+    profile: Profile,
+    model: str,
+    dataset: Dataset | None,
+    references: Mapping[str, ReferenceFile],
+    *,
+    recorded: bool,
+) -> PlannedSuite:
+    """``references`` is by file name; ``recorded``: the answers are at hand, and nobody knows how they were asked for."""
+    if dataset is not None and suite.kind is SuiteKind.BENCHMARK:
+        for name, found in references.items():
+            _check_alike(name, found.header, suite, profile, dataset, None if recorded else settings_for(config, profile, suite))
     context = Context(
         model=model,
         profile=profile,
@@ -289,7 +302,7 @@ def _planned(suite: Suite, config: RunConfig, profile: Profile, model: str, data
         tier=config.tier or "smoke",
         preset=config.preset or "",
         dataset=dataset,
-        references=_references(suite, config, profile, dataset),
+        references=_references(suite, references, dataset),
         seed=config.seed,
         other_model=config.other_model or "",
         tokenizer=_tokenizer(config.tokenizer),
@@ -330,23 +343,16 @@ def _tokenizer(path: str | None) -> Tokenizer | None:
         raise ConfigError(f"--tokenizer: needs the package {error.name} (pip install {error.name})") from None
 
 
-def _references(suite: Suite, config: RunConfig, profile: Profile, dataset: Dataset | None) -> Sequence[ReferenceRun]:
+def _references(suite: Suite, references: Mapping[str, ReferenceFile], dataset: Dataset | None) -> Sequence[ReferenceRun]:
     """The runs of --reference; on shipped data without one, the official results that ship with it."""
     if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
         return ()
-    for name in config.reference:
-        _check_asked_alike(name, _reference_file(Path(name)).header, suite, config, profile)
-        _check_same_data(name, _reference_file(Path(name)).header, suite, dataset)
-    runs = [found for name in config.reference if (found := _reference(Path(name), suite.id)) is not None]
+    runs = [found.runs[suite.id] for found in references.values() if suite.id in found.runs]
     if runs or not dataset.fixture:
         return runs
     with as_file(files("kvv.fixtures").joinpath("references", "fixture", f"{suite.id}.jsonl")) as path:
-        shipped = _reference(path, suite.id) if path.is_file() else None
+        shipped = _reference_file(path).runs.get(suite.id) if path.is_file() else None
     return () if shipped is None else (shipped,)
-
-
-def _reference(path: Path, suite: str) -> ReferenceRun | None:
-    return _reference_file(path).runs.get(suite)
 
 
 def _reference_file(path: Path) -> ReferenceFile:
@@ -356,35 +362,38 @@ def _reference_file(path: Path) -> ReferenceFile:
         raise ConfigError(f"--reference: {error}") from error
 
 
-def _check_asked_alike(name: str, header: Header, suite: Suite, config: RunConfig, profile: Profile) -> None:
-    """A reference of another model, or one that was asked in another way, says nothing of this run."""
+def _check_alike(name: str, header: Header, suite: Suite, profile: Profile, dataset: Dataset, settings: Settings | None) -> None:
+    """A reference of another model or other data, or one that was asked in another way, says nothing of this run."""
     theirs, reason = pick_profile(header.model)
     if theirs not in (profile.id, pick_profile("")[0]):
         raise ConfigError(f"--reference: {name} is of the model {header.model!r:.60} ({reason}), this run of profile {profile.id}")
-    otherwise = asked_otherwise(header.asked.get(suite.id, {}), asdict(settings_for(config, profile, suite)))
-    if otherwise and config.model is not None:
+    if suite.id not in header.asked:
+        return  # a recording: somebody else's tool asked, and put its rows together
+    otherwise = "" if settings is None else asked_otherwise(header.asked[suite.id], asdict(settings))
+    if otherwise:
         raise ConfigError(f"--reference: {name} was asked {suite.id} in another way: {otherwise}")
+    digest = header.data_sha256.get(suite.id, "")
+    if digest and dataset.sha256 and digest != dataset.sha256:
+        raise ConfigError(f"--reference: {name} was asked other data of {suite.id} (sha256 {digest[:12]} there, {dataset.sha256[:12]} here)")
 
 
-def _check_same_data(name: str, header: Header, suite: Suite, dataset: Dataset) -> None:
-    """Only of a run of our own: a recording's rows were put together by somebody else's tool."""
-    theirs = header.data_sha256.get(suite.id, "") if suite.id in header.asked else ""
-    if theirs and dataset.sha256 and theirs != dataset.sha256:
-        raise ConfigError(f"--reference: {name} was asked other data of {suite.id} (sha256 {theirs[:12]} there, {dataset.sha256[:12]} here)")
+def _reference_files(config: RunConfig) -> dict[str, ReferenceFile]:
+    """Each file of --reference, by name, read once.
 
-
-def _check_references(config: RunConfig) -> None:
-    """One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks worse."""
-    seen: list[tuple[str, ReferenceFile]] = []
+    One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks worse.
+    """
+    read: dict[str, ReferenceFile] = {}
     for name in config.reference:
         found = _reference_file(Path(name))
-        for earlier, other in seen:
+        # a name given twice meets itself here, before it is put
+        for earlier, other in read.items():
             if found.header.model != other.header.model:
                 models = f"{other.header.model!r:.60} and {found.header.model!r:.60}"
                 raise ConfigError(f"--reference: {earlier} and {name} are of different models ({models}); official runs are of one")
-            if found.header.same_run(other.header):
+            if name == earlier or found.header.same_run(other.header):
                 raise ConfigError(f"--reference: {earlier} and {name} hold the same run; an official run counts once")
-        seen.append((name, found))
+        read[name] = found
+    return read
 
 
 def _judge_prices(config: RunConfig) -> Prices | None:

@@ -170,6 +170,8 @@ def counted(request: Request, exchange: Exchange, observation: Observation, find
     Nothing is said of a sign of life that failed. A busy server's error, and a 200 that is no completion, fail no rule; but what ends
     with [DONE] meant to be one, and so did whatever breaks a rule about chunks.
     """
+    if not findings:
+        return findings
     found = assess(exchange, observation)
     if request.purpose == LIVENESS and found.standing is not Standing.ANSWERED:
         return ()

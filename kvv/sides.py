@@ -11,6 +11,7 @@ from kvv.compare.service import mean, median, share
 from kvv.compare.side import CaseResult, Row, SampleResult, Service, Side, SuiteResult
 from kvv.config import ConfigError
 from kvv.model import Case, Outcome, Role, Verdict
+from kvv.outcome import LIVENESS
 from kvv.record import check_meta, recorded_suites
 from kvv.report.view import RunView
 from kvv.runfolder import STORE, find_run
@@ -23,7 +24,7 @@ NOT_SAMPLING = frozenset({"expect_completion_tokens"})
 #: a field of --extra-body that only names the provider behind a gateway
 PROVIDER = "provider"
 #: purposes of requests that a case sends to know whether anybody is there
-SIDE_QUESTIONS = frozenset({"control", "liveness"})
+SIDE_QUESTIONS = frozenset({"control", LIVENESS})
 ANSWER_TEXT = 1_500
 
 

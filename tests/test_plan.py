@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from kvv.config import ConfigError, load_config
-from kvv.job import guard, prepare
+from kvv.data import load
+from kvv.job import guard, prepare, prepare_suite
 from kvv.model import Area, Case, Level, Outcome, Verdict
 from kvv.plan import in_order, permuted, settings_for
 from kvv.policy import Required, load_policy
@@ -206,3 +207,13 @@ def test_official_runs_of_different_models_are_no_two_runs_of_one(tmp_path: Path
     other.write_text(Path(first).read_text("utf-8").replace('"model": "m"', '"model": "n"').replace('"run_id": "1"', '"run_id": "2"'), "utf-8")
     with pytest.raises(ConfigError, match="of different models"):
         prepare(configured(suites=["params"], reference=[first, str(other)]))
+
+
+def test_an_imported_recording_is_not_held_to_settings_that_nobody_sent(tmp_path: Path) -> None:
+    data = load("toolcall", fixture=True)
+    cases = prepare(configured(suites=["toolcall"], data=["toolcall=fixture"])).plan.suites[0].cases
+    path = tmp_path / "reference.jsonl"
+    values = [(case, Verdict(case=case.id, sample=0, outcome=Outcome.PASS, values={"triggered": 1.0})) for case in cases]
+    write_reference(path, Header(model="kimi-k3", run_id="r", created="", asked={"toolcall": {"thinking": False}}), values)
+    job = prepare_suite(configured(reference=[str(path)]), "toolcall", model="kimi-k3", dataset=data)
+    assert [run.model for run in job.plan.suites[0].context.references] == ["kimi-k3"]

@@ -4,7 +4,7 @@ of a request asked n times they are ``name.1`` to ``name.n``."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -54,28 +54,32 @@ def prompt_token_difference(look: Look, wanted: Any) -> Problem | None:
     return None
 
 
-def prompt_tokens_grow(look: Look, wanted: Any) -> Problem | None:
-    """usage.prompt_tokens grows strictly along the list of names."""
+def _prompt_tokens_by_name(look: Look, names: Iterable[str]) -> dict[str, int] | Problem:
+    """In the order of the names; the Problem of the first that has no count."""
     counts: dict[str, int] = {}
-    for name in wanted:
+    for name in names:
         tokens = prompt_tokens_of(look, name)
         if isinstance(tokens, Problem):
             return tokens
         counts[name] = tokens
-    values = list(counts.values())
-    if all(later > earlier for earlier, later in pairwise(values)):
+    return counts
+
+
+def prompt_tokens_grow(look: Look, wanted: Any) -> Problem | None:
+    """usage.prompt_tokens grows strictly along the list of names."""
+    counts = _prompt_tokens_by_name(look, wanted)
+    if isinstance(counts, Problem):
+        return counts
+    if all(later > earlier for earlier, later in pairwise(counts.values())):
         return None
     return Problem(reason="prompt-tokens-do-not-grow", detail=f"prompt_tokens {_shown(counts)}")
 
 
 def prompt_tokens_in_steps(look: Look, wanted: Any) -> Problem | None:
     """usage.prompt_tokens grows by the same number from each name of the list to the next."""
-    counts: dict[str, int] = {}
-    for name in wanted:
-        tokens = prompt_tokens_of(look, name)
-        if isinstance(tokens, Problem):
-            return tokens
-        counts[name] = tokens
+    counts = _prompt_tokens_by_name(look, wanted)
+    if isinstance(counts, Problem):
+        return counts
     steps = [later - earlier for earlier, later in pairwise(counts.values())]
     if len(set(steps)) <= 1:
         return None

@@ -84,6 +84,10 @@ class Workspace:
         return workspace
 
 
+#: what a backend without images says of a workspace that is one
+ONLY_BUNDLES = "its instances come as container images: a Docker or Podman socket is needed"
+
+
 class Session(ABC):
     """One tree. Commands run one at a time; what they leave running ends with them or, at the latest, with the session."""
 
@@ -113,7 +117,19 @@ class Sandbox(ABC):
         return ""
 
     @abstractmethod
-    async def open(self, workspace: Workspace) -> Session: ...
+    async def begin(self, workspace: Workspace) -> Session:
+        """A session with an empty tree, or the image's own. SandboxError where there can be none, or the workspace is refused."""
+
+    async def open(self, workspace: Workspace) -> Session:
+        """A session with the workspace's tree; nothing is left where that fails. SandboxError as ``begin`` does."""
+        session = await self.begin(workspace)
+        if workspace.bundle:
+            try:
+                await unpack(session, workspace)
+            except BaseException:  # a cancelled run must leave no tree behind either
+                await session.close()
+                raise
+        return session
 
     async def close(self) -> None:  # noqa: B027 a backend without anything to give back
         """Give back what all sessions shared."""

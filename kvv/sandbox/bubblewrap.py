@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kvv.model import Command, Executed
-from kvv.sandbox.base import ENVIRONMENT, MIB, Limits, Sandbox, SandboxError, Session, Workspace, unpack
+from kvv.sandbox.base import ENVIRONMENT, MIB, ONLY_BUNDLES, Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.folder import PREFIX, RunFolder, remove
 from kvv.sandbox.process import Bounds, Launch, run
 
@@ -76,21 +76,15 @@ class Bubblewrap(Sandbox):
         return "" if tried.returncode == 0 else f"{PROGRAM} does not run here ({said[:200]})"
 
     def refuses(self, workspace: Workspace) -> str:
-        return "" if workspace.bundle else "its instances come as container images: a Docker or Podman socket is needed"
+        return "" if workspace.bundle else ONLY_BUNDLES
 
-    async def open(self, workspace: Workspace) -> Session:
+    async def begin(self, workspace: Workspace) -> Session:
         if refusal := self.refuses(workspace):
             raise SandboxError(refusal)
         try:
-            session = _Session(await asyncio.to_thread(self._folder.new), self._limits, self._slots, workspace.workdir)
+            return _Session(await asyncio.to_thread(self._folder.new), self._limits, self._slots, workspace.workdir)
         except OSError as error:
             raise SandboxError(f"no folder for a sandbox: {error}") from error
-        try:
-            await unpack(session, workspace)
-        except BaseException:
-            await session.close()
-            raise
-        return session
 
     async def close(self) -> None:
         await asyncio.to_thread(self._folder.close)

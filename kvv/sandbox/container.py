@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvv.model import Command, Executed
-from kvv.sandbox.base import ENVIRONMENT, QUIET, Limits, Sandbox, SandboxError, Session, Workspace, unpack
+from kvv.sandbox.base import ENVIRONMENT, QUIET, Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.engine import Engine, EngineError, socket_path
 from kvv.sandbox.folder import RunFolder
 from kvv.sandbox.output import Kept
@@ -79,20 +79,13 @@ class Containers(Sandbox):
             return ""
         return f"its instances need the image {self.default_image}: `docker pull {self.default_image}`"
 
-    async def open(self, workspace: Workspace) -> Session:
+    async def begin(self, workspace: Workspace) -> Session:
         try:
-            session = await asyncio.to_thread(self._open, workspace)
+            return await asyncio.to_thread(self._begin, workspace)
         except (EngineError, OSError) as error:
             raise SandboxError(str(error)) from error
-        if workspace.bundle:
-            try:
-                await unpack(session, workspace)
-            except BaseException:
-                await session.close()
-                raise
-        return session
 
-    def _open(self, workspace: Workspace) -> _Session:
+    def _begin(self, workspace: Workspace) -> _Session:
         engine = self._known
         if not self._swept:
             self._swept = True

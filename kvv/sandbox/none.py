@@ -7,7 +7,7 @@ import shutil
 import sys
 
 from kvv.model import Command, Executed
-from kvv.sandbox.base import ENVIRONMENT, Limits, Sandbox, SandboxError, Session, Workspace, unpack
+from kvv.sandbox.base import ENVIRONMENT, ONLY_BUNDLES, Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.folder import RunFolder, remove
 from kvv.sandbox.process import Bounds, Launch, run
 
@@ -26,18 +26,12 @@ class NoSandbox(Sandbox):
         return f"{absent[0]} is not installed" if absent else ""
 
     def refuses(self, workspace: Workspace) -> str:
-        return "" if workspace.bundle else "its instances come as container images: a Docker or Podman socket is needed"
+        return "" if workspace.bundle else ONLY_BUNDLES
 
-    async def open(self, workspace: Workspace) -> Session:
+    async def begin(self, workspace: Workspace) -> Session:
         if refusal := self.refuses(workspace):
             raise SandboxError(refusal)
-        session = _Session(self._folder, self._limits)
-        try:
-            await unpack(session, workspace)
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return _Session(self._folder, self._limits)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._folder.close)

@@ -37,7 +37,9 @@ class Sender:
             keep_frames=keep_frames,
             deadline=self._budget.remaining_s(),
         )
-        received = replace(received, findings=counted(request, received.exchange, received.observation, received.findings))
+        findings = counted(request, received.exchange, received.observation, received.findings)
+        if findings is not received.findings:
+            received = replace(received, findings=findings)
         count = self._budget.count_judge if request.role is Role.JUDGE else self._budget.count_usage
         self._store.put_exchange(received, request, body, cost=count(received.observation))
         return received

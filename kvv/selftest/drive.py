@@ -12,7 +12,7 @@ from typing import Any
 
 from kvv.gateway import SUSPECTED, Ending, suspected_timeouts
 from kvv.model import Area, Case, Level, Request, Role, Surface, Timeouts, Verdict
-from kvv.outcome import Standing, assess
+from kvv.outcome import LIVENESS, Standing, assess
 from kvv.profile import Profile, load_profile
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
@@ -187,7 +187,7 @@ async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> O
             limiters={Role.TARGET: Limiter(fixed=IN_FLIGHT, max_tokens=MAX_TOKENS)},
             budget=Budget(bounds=Bounds(), prices=None),
             profile=setting.judged_by(),
-            control=Request(body=body, purpose="liveness"),
+            control=Request(body=body, purpose=LIVENESS),
             observer=observed,
         )
         await scheduler.reach()

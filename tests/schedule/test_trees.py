@@ -12,7 +12,7 @@ from kvv.sandbox import Sandbox, SandboxError, Session, Workspace
 from kvv.schedule.trees import Trees
 
 CASE = Case(
-    id="s/c", suite="s", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={"sandbox": {"bundle": "aGk="}}
+    id="s/c", suite="s", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={"sandbox": {"image": "an image"}}
 )
 
 
@@ -27,7 +27,7 @@ class _Recorded(Sandbox):
     def missing(self) -> str:
         return ""
 
-    async def open(self, workspace: Workspace) -> Session:
+    async def begin(self, workspace: Workspace) -> Session:
         if self.fails:
             raise SandboxError("no room")
         session = _Session(self.log)

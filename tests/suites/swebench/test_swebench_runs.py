@@ -125,7 +125,7 @@ class _BrokenSandbox(Sandbox):
     def missing(self) -> str:
         return ""
 
-    async def open(self, workspace: Workspace) -> Session:
+    async def begin(self, workspace: Workspace) -> Session:
         return _Broken(self.error)
 
 
