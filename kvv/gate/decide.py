@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kvv.gate.benchmark import judge_row
+from kvv.gate.benchmark import judge_row, row_generators
 from kvv.gate.inputs import EXAMPLES, AreaTally, Collector, Evidence, FindingGroup, SuiteRun
 from kvv.gate.latency import LatencyTally
 from kvv.model import Area, Gate, Level, Outcome, Stat
@@ -189,11 +189,12 @@ def _some(names: Sequence[str], total: int) -> str:
 def _quality_gates(collector: Collector, evidence: Evidence, rng: np.random.Generator) -> tuple[list[Stat], list[Gate]]:
     rows, gates = [], []
     benchmarks = {s.id for s in collector.suites if s.kind is SuiteKind.BENCHMARK}
+    draws = row_generators(rng)
     for stat in evidence.stats:
         if stat.suite not in benchmarks:
             rows.append(stat)
             continue
-        row, gate = judge_row(stat, collector, evidence, rng)
+        row, gate = judge_row(stat, collector, evidence, draws(stat))
         rows.append(row)
         if gate is not None:
             gates.append(_waive(gate, collector))

@@ -40,7 +40,7 @@ from kvv.stats.power import (
     pass_probability,
     required_n,
 )
-from kvv.stats.sequential import bound_confidence, crossing_probability, equal_looks, obrien_fleming
+from kvv.stats.sequential import bound_confidence, crossing_probability, equal_looks, obrien_fleming, stopping_shares
 
 __all__ = [
     "ClusterSum",
@@ -78,6 +78,7 @@ __all__ = [
     "pass_hat_k",
     "pass_probability",
     "required_n",
+    "stopping_shares",
     "t_quantile",
     "tango_interval",
     "tango_limits",

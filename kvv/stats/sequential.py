@@ -13,6 +13,7 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvv.stats.special import ndtr, ndtri
 
@@ -27,10 +28,7 @@ def crossing_probability(constant: float, fractions: Sequence[float]) -> float:
     bound = constant
     floor = -8.0
     grid = np.linspace(floor, bound, _GRID)
-    weights = np.full(_GRID, grid[1] - grid[0])
-    weights[1:-1:2] *= 4 / 3
-    weights[2:-1:2] *= 2 / 3
-    weights[[0, -1]] /= 3
+    weights = _simpson(grid)
     first = math.sqrt(fractions[0])
     crossed = float(ndtr(-bound / first))
     density = np.exp(-0.5 * (grid / first) ** 2) / (first * math.sqrt(2 * math.pi))
@@ -41,6 +39,35 @@ def crossing_probability(constant: float, fractions: Sequence[float]) -> float:
         moves = np.exp(-0.5 * ((grid[:, None] - grid[None, :]) / step) ** 2) / (step * math.sqrt(2 * math.pi))
         density = moves @ mass
     return crossed
+
+
+def stopping_shares(alpha: float, fractions: Sequence[float], drift: float) -> tuple[float, ...]:
+    """For each look the chance that it is the one that ends the sample, either way; the last one always does.
+
+    ``drift`` is the mean of Z at the full sample: (margin + true difference) / standard error. The sum is 1.
+    """
+    bound = obrien_fleming(alpha, fractions)[-1] * math.sqrt(fractions[-1])
+    grid = np.linspace(-bound, bound, _GRID)
+    weights = _simpson(grid)
+    first, mean = math.sqrt(fractions[0]), drift * fractions[0]
+    stops = [float(ndtr((mean - bound) / first) + ndtr((-bound - mean) / first))]
+    density = np.exp(-0.5 * ((grid - mean) / first) ** 2) / (first * math.sqrt(2 * math.pi))
+    for before, now in pairwise(fractions):
+        step, moved = math.sqrt(now - before), drift * (now - before)
+        mass = density * weights
+        stops.append(float((mass * (ndtr((grid + moved - bound) / step) + ndtr((-bound - grid - moved) / step))).sum()))
+        moves = np.exp(-0.5 * ((grid[:, None] - grid[None, :] - moved) / step) ** 2) / (step * math.sqrt(2 * math.pi))
+        density = moves @ mass
+    return (*stops[:-1], max(0.0, 1 - sum(stops[:-1])))
+
+
+def _simpson(grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights of Simpson's rule on an odd number of equally spaced points."""
+    weights = np.full(len(grid), grid[1] - grid[0])
+    weights[1:-1:2] *= 4 / 3
+    weights[2:-1:2] *= 2 / 3
+    weights[[0, -1]] /= 3
+    return weights
 
 
 def _check(fractions: Sequence[float]) -> None:
