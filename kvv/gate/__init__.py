@@ -13,6 +13,7 @@ from kvv.gate.decide import Decision, WaiverState, aggregate, coverage_sentence,
 from kvv.gate.forecast import Forecast, GateForecast, forecast
 from kvv.gate.inputs import Collector, Evidence, FindingExample, FindingGroup, Look, SuiteRun, group_findings
 from kvv.gate.latency import Answer, LatencyTally
+from kvv.gate.looks import LookDecision, decide_look
 
 __all__ = [
     "Answer",
@@ -25,11 +26,13 @@ __all__ = [
     "GateForecast",
     "LatencyTally",
     "Look",
+    "LookDecision",
     "SuiteRun",
     "WaiverState",
     "aggregate",
     "coverage_sentence",
     "decide",
+    "decide_look",
     "exit_code",
     "forecast",
     "group_findings",
