@@ -40,7 +40,7 @@ from kvv.stats.power import (
     pass_probability,
     required_n,
 )
-from kvv.stats.sequential import bound_confidence, crossing_probability, equal_looks, obrien_fleming, stopping_shares
+from kvv.stats.sequential import LookChance, bound_confidence, crossing_probability, equal_looks, look_chances, obrien_fleming
 
 __all__ = [
     "ClusterSum",
@@ -49,6 +49,7 @@ __all__ = [
     "Design",
     "Difference",
     "Interval",
+    "LookChance",
     "NullF1",
     "PairedCase",
     "all_pass_probability",
@@ -66,6 +67,7 @@ __all__ = [
     "exact_upper",
     "fail_probability",
     "failing_difference",
+    "look_chances",
     "mcnemar_exact",
     "mcnemar_midp",
     "mean_f1",
@@ -78,7 +80,6 @@ __all__ = [
     "pass_hat_k",
     "pass_probability",
     "required_n",
-    "stopping_shares",
     "t_quantile",
     "tango_interval",
     "tango_limits",

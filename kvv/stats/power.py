@@ -20,7 +20,8 @@ class Design:
     """A planned comparison: ``n`` questions, ``k_vendor`` and ``k_reference`` samples of each.
 
     ``sigma2`` is the variance of one sample of one question around that question's mean; ``omega2`` the variance of true
-    differences between questions. ``k_reference`` inf stands for a reference that is known exactly.
+    differences between questions. ``k_reference`` inf stands for a reference that is known exactly. ``clusters``: the number of groups of
+    questions that a t interval rests on, 0 for one that is no t interval.
     """
 
     n: int
@@ -28,6 +29,7 @@ class Design:
     k_vendor: float = 1
     k_reference: float = 1
     omega2: float = 0.0
+    clusters: int = 0
 
     @property
     def se(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -41,24 +42,33 @@ def crossing_probability(constant: float, fractions: Sequence[float]) -> float:
     return crossed
 
 
-def stopping_shares(alpha: float, fractions: Sequence[float], drift: float) -> tuple[float, ...]:
-    """For each look the chance that it is the one that ends the sample, either way; the last one always does.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookChance:
+    """The chances that a look is the first at which Z passes its bound upwards, and downwards."""
 
-    ``drift`` is the mean of Z at the full sample: (margin + true difference) / standard error. The sum is 1.
+    above: float
+    below: float
+
+
+def look_chances(alpha: float, fractions: Sequence[float], drift: float) -> tuple[LookChance, ...]:
+    """Where a sample is stopped whose Z has the mean ``drift`` when it is complete: (margin + true difference) / standard error.
+
+    What is left of 1 crosses no bound, not even the last one.
     """
     bound = obrien_fleming(alpha, fractions)[-1] * math.sqrt(fractions[-1])
     grid = np.linspace(-bound, bound, _GRID)
     weights = _simpson(grid)
     first, mean = math.sqrt(fractions[0]), drift * fractions[0]
-    stops = [float(ndtr((mean - bound) / first) + ndtr((-bound - mean) / first))]
+    chances = [LookChance(above=float(ndtr((mean - bound) / first)), below=float(ndtr((-bound - mean) / first)))]
     density = np.exp(-0.5 * ((grid - mean) / first) ** 2) / (first * math.sqrt(2 * math.pi))
     for before, now in pairwise(fractions):
         step, moved = math.sqrt(now - before), drift * (now - before)
         mass = density * weights
-        stops.append(float((mass * (ndtr((grid + moved - bound) / step) + ndtr((-bound - grid - moved) / step))).sum()))
+        above = float((mass * ndtr((grid + moved - bound) / step)).sum())
+        chances.append(LookChance(above=above, below=float((mass * ndtr((-bound - grid - moved) / step)).sum())))
         moves = np.exp(-0.5 * ((grid[:, None] - grid[None, :] - moved) / step) ** 2) / (step * math.sqrt(2 * math.pi))
         density = moves @ mass
-    return (*stops[:-1], max(0.0, 1 - sum(stops[:-1])))
+    return tuple(chances)
 
 
 def _simpson(grid: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from kvv.stats import (
     detectable,
     equal_looks,
     fail_probability,
+    look_chances,
     mean_f1,
     more_samples,
     obrien_fleming,
@@ -31,7 +32,6 @@ from kvv.stats import (
     pass_hat_k,
     pass_probability,
     required_n,
-    stopping_shares,
     tango_interval,
     tango_z,
 )
@@ -77,15 +77,17 @@ def test_unequal_looks_keep_alpha_by_simulation() -> None:
 @pytest.mark.parametrize("drift", [0.0, 2.5, -5.0])
 @pytest.mark.parametrize("fractions", [equal_looks(5), (0.31, 0.34, 0.8, 1.0)])
 def test_the_look_that_stops_is_as_likely_as_simulated(drift: float, fractions: tuple[float, ...]) -> None:
-    found = stopping_shares(0.05, fractions, drift)
-    assert sum(found) == pytest.approx(1)
+    found = look_chances(0.05, fractions, drift)
     rng = np.random.default_rng(3)
     steps = np.diff([0.0, *fractions])
     path = np.cumsum(rng.normal(size=(40_000, len(fractions))) * np.sqrt(steps) + drift * steps, axis=1)
-    crossed = np.abs(path) >= obrien_fleming(0.05, fractions)[-1]
-    crossed[:, -1] = True
-    stopped = np.bincount(crossed.argmax(axis=1), minlength=len(fractions)) / 40_000
-    assert found == pytest.approx(stopped, abs=0.01)
+    bound = obrien_fleming(0.05, fractions)[-1]
+    crossed = np.abs(path) >= bound
+    first = crossed.argmax(axis=1)
+    up = path[np.arange(40_000), first] > 0
+    for look, chance in enumerate(found):
+        here = crossed.any(axis=1) & (first == look)
+        assert (chance.above, chance.below) == pytest.approx((float((here & up).mean()), float((here & ~up).mean())), abs=0.01)
 
 
 @pytest.mark.parametrize("fractions", [(), (0.0, 1.0), (0.5, 0.5), (0.5, 1.2)])
