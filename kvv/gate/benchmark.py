@@ -8,8 +8,9 @@ DEGRADED: a loss is shown, and it is within the margin.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -137,12 +138,13 @@ class _Reference:
     variance: float
 
 
-def reference_scores(references: Sequence[ReferenceRun], key: str) -> dict[str, _Reference]:
-    """By case, all runs' samples together; a sample without the value had no conclusion and is left out."""
+def reference_scores(references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None) -> dict[str, _Reference]:
+    """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is left out."""
     found: dict[str, list[float]] = {}
     for run in references:
         for case, samples in run.cases.items():
-            found.setdefault(case, []).extend(values[key] for values in samples if key in values)
+            if among is None or case in among:
+                found.setdefault(case, []).extend(values[key] for values in samples if key in values)
     return {case: _reference(values) for case, values in found.items() if values}
 
 
@@ -162,9 +164,9 @@ def _by_cases(
         if not names:
             return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"all-refused: none of {stat.n_planned} requests got an answer to judge")
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"no-such-value: the policy's key for {suite}/{stat.metric} is none of {names}")
-    known = reference_scores(references, key)
     look = evidence.looks.get(suite)
     vendor = collector.case_scores(suite, key, stopped_early=look is not None and look.stopped)
+    known = reference_scores(references, key, vendor)
     shared = {case: score for case, score in vendor.items() if case in known}
     if len(shared) < policy.min_paired * len(vendor):
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases")
@@ -215,27 +217,34 @@ def _at_look(ruling: Ruling, look: Look, asked: int, entry: Benchmark, compare: 
     return replace(ruling, look=taken, reason=f"{ruling.reason}; {look_sentence(taken, ruling.decision)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Comparison:
     vendor: Mapping[str, CaseScore]
     reference: Mapping[str, _Reference]
     confidence: float
     rng: np.random.Generator
-    _found: dict[str, Difference] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def single(self) -> bool:
         """One right-or-wrong sample a side: Tango's case."""
         return all(s.n + s.open == 1 and s.binary and self.reference[c].n == 1 and self.reference[c].binary for c, s in self.vendor.items())
 
-    @property
+    @cached_property
     def opens(self) -> bool:
         return any(s.open for s in self.vendor.values())
 
+    @cached_property
+    def _found(self) -> dict[str, tuple[list[PairedCase], Difference]]:
+        return {}
+
     def difference(self, open_as: str) -> Difference:
         """With the open samples left out (""), counted as wrong ("worst") or as right ("best")."""
+        return self._paired(open_as)[1]
+
+    def _paired(self, open_as: str) -> tuple[list[PairedCase], Difference]:
         if open_as not in self._found:
-            self._found[open_as] = self._difference(self._cases(open_as))
+            cases = self._cases(open_as)
+            self._found[open_as] = cases, self._difference(cases)
         return self._found[open_as]
 
     def limit(self, open_as: str) -> float:
@@ -246,11 +255,9 @@ class _Comparison:
     def z(self, margin: float) -> float | None:
         """The distance from -``margin`` on the scale of a standard normal, the open samples counted against it; None without a standard error."""
         towards = "worst" if self.difference("").estimate > -margin else "best"
-        counted = towards if self.opens else ""
+        cases, found = self._paired(towards if self.opens else "")
         if self.single:
-            cases = self._cases(counted)
             return float(tango_z(*_discordant(cases), len(cases), -margin))
-        found = self.difference(counted)
         return None if not found.se else normal_score((found.estimate + margin) / found.se, found.clusters - 1)
 
     def _cases(self, open_as: str) -> list[PairedCase]:

@@ -6,9 +6,11 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from kvv.answer_key import canned
@@ -94,6 +96,11 @@ def test_a_vendor_is_decided_at_a_look_and_every_verb_says_the_same(
     assert f"aime2025 {said}" in ran.err
     before = (ran.folder / "report.json").read_text("utf-8")
     assert kvv_cli("report", str(ran.folder), "--format", "json").out == before
+    jsonschema.validate(report, json.loads(files("kvv.report").joinpath("report.schema.json").read_text("utf-8")))
+    assert kvv_cli("report", str(ran.folder), "--format", "html,md,text,csv", "--to", "views").code == 0
+    for name in ("report.html", "report.md", "report.txt"):
+        assert f"look {number} of 5, {PROBLEMS} planned" in (tmp_path / "views" / name).read_text("utf-8"), name
+    assert "look_number" in (tmp_path / "views" / "report.csv").read_text("utf-8").splitlines()[0]
     scored = kvv_cli("score", str(ran.folder))
     assert (scored.code, scored.row("aime2025")) == (code, row)
     resumed = kvv_cli("resume", str(ran.folder))
