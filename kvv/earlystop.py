@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from kvv.config import ConfigError
 from kvv.gate import Collector, Evidence, Look, LookDecision, decide_look
 from kvv.job import Job, generator_for
 from kvv.looks import LookPlan, begun, look_of, obstacles, plan_looks
-from kvv.model import Case, Outcome, ReferenceValue
+from kvv.model import Case, Outcome, ReferenceValue, Stat
 from kvv.plan import PlannedSuite, in_order, longest_first
 from kvv.record import policy_of, recorded_suites, suite_runs
 from kvv.runview import PlannedVerdicts, upstreams_of
@@ -102,10 +101,12 @@ def _agreed(stored: dict[str, dict[str, Any]] | None, planned: dict[str, dict[st
 
 
 def _rows(found: LookDecision) -> list[dict[str, Any]]:
-    return [
-        {"metric": row.metric, "verdict": gate.decision.value, **(asdict(row.look) if row.look else {})}
-        for row, gate in zip(found.rows, found.gates, strict=True)
-    ]
+    return [{"metric": row.metric, "verdict": gate.decision.value, **_shown(row)} for row, gate in zip(found.rows, found.gates, strict=True)]
+
+
+def _shown(row: Stat) -> dict[str, Any]:
+    look = row.look
+    return {} if look is None else {"bound": look.bound, "z": look.z, "confidence": look.confidence, "difference": list(look.interval)}
 
 
 def decide_stored(path: Path, suite_id: str, look: Look, expected: int) -> LookDecision | None:

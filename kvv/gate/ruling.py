@@ -30,6 +30,6 @@ def size(difference: float) -> str:
 def look_sentence(look: LookTaken, decision: Outcome) -> str:
     """``stopped at look 2 of 5 for pass: 400 of 1,000 asked``."""
     if not look.stopped:
-        return f"{look.of} looks were planned and none ended it early"
+        return f"none of its {look.of} looks ended it early"
     why = f" for {decision.value}" if decision in (Outcome.PASS, Outcome.FAIL) else ""
     return f"stopped at look {look.number} of {look.of}{why}: {look.asked:,} of {look.planned:,} asked"

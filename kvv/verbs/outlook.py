@@ -71,10 +71,10 @@ def _undecided(item: PlannedSuite, entry: Benchmark) -> str:
 
 
 def detectable(item: PlannedSuite, job: Job) -> float | None:
-    """The loss that shows with the policy's power at its alpha, against the references given or one official run as large."""
-    if item.suite.kind is not SuiteKind.BENCHMARK or not item.cases:
-        return None
+    """The loss that shows with the policy's power at its alpha, against the references given or one official run as large; None for an F1."""
     entry = job.policy.benchmark_for(item.suite.id, "", primary=True)
+    if item.suite.kind is not SuiteKind.BENCHMARK or not item.cases or (entry is not None and entry.method == "f1"):
+        return None
     design: Design = _expected(item, entry).design
     return round(detectable_loss(design.se, alpha=(entry.alpha if entry else None) or job.policy.alpha, power=job.policy.power), 4)
 

@@ -119,7 +119,7 @@ def test_a_run_that_never_crosses_is_judged_by_the_last_bound(kvv_cli: Any, ask:
     assert row["look"]["confidence"] == pytest.approx(0.92, abs=1e-3)
     gate = next(gate for gate in ran.report["gates"] if gate["id"].startswith("aime2025/"))
     assert "92 % interval" in gate["reason"]
-    assert "none ended it early" in gate["reason"]
+    assert "none of its 5 looks ended it early" in gate["reason"]
 
 
 def test_a_run_cut_between_looks_goes_on_to_the_same_look(kvv_cli: Any, ask: list[str], tmp_path: Path) -> None:

@@ -428,7 +428,7 @@ def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
     ran_out = Look(number=5, fractions=equal_looks(5), planned=1000, stopped=False)
     end = bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references={"bench": [bench.reference(reference)]}, looks={"bench": ran_out})
     assert end.stats[0].look.bound == pytest.approx(1.751, abs=1e-3)
-    assert "none ended it early" in end.gates[0].reason
+    assert "none of its 5 looks ended it early" in end.gates[0].reason
 
 
 def test_a_look_at_repeats_shows_students_t_as_a_normal_value(bench: Any) -> None:
