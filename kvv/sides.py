@@ -70,6 +70,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
             title=suite.title,
             facts=_facts(entry, view, suite.id),
             fixture=bool(entry["dataset"] and entry["dataset"]["fixture"]),
+            ended_early=suite.id in stopped,
             failures=_failures(view, suite.id),
             rows=_rows(view, suite.id),
             cases=_cases(pairs, recorded.context.references),
