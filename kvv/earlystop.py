@@ -66,7 +66,7 @@ class EarlyStop:
         if plan is None:
             return Lane(suite=suite, parts=(lambda: works(in_order([item], lambda name: generator_for(self._seed, name))),))
         parts = [partial(_part, item, plan, number, works) for number in range(len(plan.parts))]
-        return Lane(suite=suite, parts=parts, taken=len(self._record[suite]["taken"]))
+        return Lane(suite=suite, parts=parts, taken=max((look["number"] for look in self._record[suite]["taken"]), default=0))
 
     async def look(self, suite: str, number: int) -> bool:
         """Take look ``number``, from 1; whether the suite ends with it."""

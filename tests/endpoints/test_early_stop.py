@@ -14,7 +14,10 @@ import jsonschema
 import pytest
 
 from kvv.answer_key import canned
+from kvv.config import load_config
 from kvv.data import load
+from kvv.job import prepare
+from kvv.model import Role
 from kvv.reference import ReferenceConfig, ReferenceServer
 from kvv.store import Store
 from kvv.suite import load_suite
@@ -175,3 +178,27 @@ def test_unanswered_samples_are_bounds_at_a_look_and_keep_a_pass_away(kvv_cli: A
     assert row["n_planned"] == PROBLEMS, "no look could pass"
     assert row["n_inconclusive"] == PROBLEMS // 6
     assert row["verdict"] == "inconclusive"
+
+
+def test_conversations_are_looked_at_whole_and_a_suite_without_looks_runs_on_in_full(kvv_cli: Any, tmp_path: Path) -> None:
+    suites = [load_suite(name) for name in ("beam", "toolcall")]
+    answers = tuple(entry for suite in suites for entry in canned(suite.answer_key(load(suite.dataset or "", fixture=True))))
+    planned = prepare(load_config({"suites": ["beam"]}, environ={})).plan.suites[0].cases
+    lines: list[dict[str, Any]] = [{"kvv_reference": 1, "model": "kimi-k3", "run_id": "official"}]
+    lines += [{"suite": "beam", "case": case.id, "samples": [{"kvv_score": 1.0}]} for case in planned]
+    (tmp_path / "official.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    with ReferenceServer(ReferenceConfig(answers=answers)) as server:
+        judge = ["--judge-base-url", server.base_url, "--judge-model", "kimi-k3"]
+        options = ["--data", "beam=fixture", "--data", "toolcall=fixture", "--reference", "official.jsonl", "--early-stop", "--model", "kimi-k3"]
+        ran = kvv_cli("run", "beam", "toolcall", *options, *judge, "--base-url", server.base_url)
+    assert "beam may end at one of 5 looks; in full: toolcall (an F1" in ran.err
+    (look,) = looks(ran.folder)
+    half = len(planned) // 2
+    assert (look["suite"], look["number"], look["of"], look["asked"], look["planned"]) == ("beam", 1, 2, half, len(planned))
+    with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
+        sent = [one.exchange.identity.case for one in store.exchanges() if one.exchange.role is Role.TARGET]
+    blocks = {case.id: case.inputs["block"] for case in planned}
+    first = [blocks[case] for case in sent if case in blocks][:half]
+    assert len(set(first)) == 1, "the look is after one of the two conversations"
+    assert ran.row("beam")["n_concluded"] == len(planned), "one conversation says nothing of how conversations differ"
+    assert ran.row("toolcall")["n_concluded"] == ran.row("toolcall")["n_planned"] > 0
