@@ -396,6 +396,24 @@ def whole(rng: np.random.Generator, runs: int) -> list[Row]:
     return rows
 
 
+def nightly(rng: np.random.Generator, runs: int) -> list[Row]:
+    """The nightly policy at the nightly tier's numbers of questions (BEAM: eight conversations), on nights on which nothing changed."""
+    policy = quality_only("nightly")
+    suites = [
+        Simulated(id="ocrbench", p=ocr_questions(rng)[:200], samples=1, draw=binary),
+        Simulated(id="mmmu_pro", p=bimodal(0.82, 0.1476 * 0.2, 60, rng), samples=1, draw=binary),
+        Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=4, draw=binary, key="correct"),
+        Simulated(id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 500, rng), samples=1, draw=binary, key="triggered", runs=5),
+        Simulated(id="swebench", p=bimodal(0.65, 0.2275 * 0.2, 10, rng), samples=1, draw=binary),
+        Simulated(id="beam", p=bimodal(0.31, 0.05, 160, rng), samples=1, draw=graded),
+    ]
+    found = [judge(policy, suites, {}, rng) for _ in range(runs)]
+    rows = [shown(f"nightly: {s.id} passes an unchanged vendor", sum(one.gates[s.id] is Outcome.PASS for one in found) / runs) for s in suites]
+    rows.append(at_least("nightly: whole policy passes an unchanged vendor", sum(one.outcome is Outcome.PASS for one in found) / runs, 0.90, runs))
+    rows.append(at_most("nightly: false alarms", sum(one.outcome is Outcome.FAIL for one in found) / runs, 0.01, runs))
+    return rows
+
+
 def _margin(suite: str) -> float:
     entry = load_policy("release").benchmark_for(suite, "", primary=True)
     if entry is None:
@@ -415,6 +433,7 @@ def main() -> int:
         ("early stopping", early, 400),
         ("repeats", repeats, 2000),
         ("whole policy", whole, 300),
+        ("nightly policy", nightly, 300),
     ):
         began = time.perf_counter()
         rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)

@@ -39,6 +39,8 @@ from kvv.stats.power import (
     more_samples,
     pass_probability,
     required_n,
+    seen_probability,
+    visible_loss,
 )
 from kvv.stats.sequential import LookChance, bound_confidence, crossing_probability, equal_looks, look_chances, obrien_fleming
 
@@ -80,10 +82,12 @@ __all__ = [
     "pass_hat_k",
     "pass_probability",
     "required_n",
+    "seen_probability",
     "t_quantile",
     "tango_interval",
     "tango_limits",
     "tango_p",
     "tango_z",
+    "visible_loss",
     "wilson",
 ]

@@ -11,8 +11,7 @@ from kvv.job import Job, generator_for
 from kvv.looks import obstacle, plan_looks
 from kvv.plan import PlannedSuite
 from kvv.policy import Benchmark, Mode
-from kvv.stats.power import Design
-from kvv.stats.power import detectable as detectable_loss
+from kvv.stats.power import Design, visible_loss
 from kvv.suite import SuiteKind
 
 
@@ -76,7 +75,7 @@ def detectable(item: PlannedSuite, job: Job) -> float | None:
     if item.suite.kind is not SuiteKind.BENCHMARK or not item.cases or (entry is not None and entry.method == "f1"):
         return None
     design: Design = _expected(item, entry).design
-    return round(detectable_loss(design.se, alpha=(entry.alpha if entry else None) or job.policy.alpha, power=job.policy.power), 4)
+    return round(visible_loss(design, alpha=(entry.alpha if entry else None) or job.policy.alpha, power=job.policy.power), 4)
 
 
 def facts(job: Job) -> dict[str, Any] | None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kvv.gate import expected_design, f1_resolves, forecast
@@ -28,12 +30,25 @@ def test_nightly_states_at_most_one_false_alarm_in_a_hundred_nights() -> None:
     designs = {**DESIGNS, "aime2025": Design(n=30, sigma2=0.0848, k_vendor=4, k_reference=4)}
     found = forecast(load_policy("nightly"), designs)
     assert 0 < found.false_alarms <= 1
-    assert all(g.pass_chance > 0.99 for g in found.gates), "every stated loss can be seen at these sizes"
+    assert all(g.pass_chance > 0.96 for g in found.gates), "every stated loss can be seen at these sizes"
+
+
+NIGHTLY_TIER = {"ocrbench": (200, 1, 200), "mmmu_pro": (60, 1, 60), "aime2025": (30, 4, 30), "swebench": (10, 1, 5), "beam": (160, 1, 8)}
+
+
+@pytest.mark.parametrize("suite", NIGHTLY_TIER)
+def test_what_the_nightly_policy_wants_seen_the_nightly_tier_sees(suite: str) -> None:
+    cases, samples, clusters = NIGHTLY_TIER[suite]
+    design = expected_design(suite, cases=cases, samples=samples, clusters=clusters, references=[]).design
+    (gate,) = forecast(load_policy("nightly"), {suite: design}).gates
+    assert gate.pass_chance > 0.95
+    half = replace(design, n=max(1, cases // 4), clusters=design.clusters // 4)
+    assert forecast(load_policy("nightly"), {suite: half}).gates[0].pass_chance < 0.95, "a run of a quarter of that size does not"
 
 
 def test_a_run_too_small_to_see_the_stated_loss_cannot_pass() -> None:
     found = forecast(load_policy("nightly"), {"ocrbench": binary_design(60, 0.89, 0.7)})
-    assert found.pass_chance == 0.0
+    assert found.pass_chance < 0.1
 
 
 def test_six_gates_at_eighty_percent_pass_an_identical_vendor_one_time_in_four() -> None:
@@ -62,12 +77,14 @@ def test_early_stopping_spares_an_identical_vendor_at_least_a_fifth_and_costs_it
 
 
 def test_a_regression_gate_is_spared_what_comes_after_the_look_that_sees_enough() -> None:
-    """se .0042; alpha .0016 needs z 2.95 + .84: at a share t of the sample 5 points are seen where (C/sqrt(t) + .84) se/sqrt(t) <= .05."""
+    """At alpha .0016 the bounds of looks 1 and 2 are 6.7 and 4.8: 8 points are not seen in 200 questions, and sometimes in 400."""
     found = forecast(load_policy("nightly"), {"ocrbench": DESIGNS["ocrbench"]}, {"ocrbench": equal_looks(5)}).gates[0]
-    assert found.saved == pytest.approx(0.6)
+    assert found.saved is not None
+    assert 0.4 <= found.saved < 0.6
     assert found.pass_chance > 0.998
     blind = forecast(load_policy("nightly"), {"ocrbench": binary_design(60, 0.89, 0.7)}, {"ocrbench": equal_looks(5)}).gates[0]
-    assert (blind.saved, blind.pass_chance) == (0.0, 0.0)
+    assert blind.saved == pytest.approx(0.0, abs=0.02)
+    assert blind.pass_chance < 0.1
 
 
 def test_two_conversations_make_wide_intervals() -> None:
