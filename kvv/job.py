@@ -89,7 +89,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         if not plan:
             raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
     whole = Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config))
-    if config.early_stop:
+    if config.early_stop and not contract_only:
         check_early_stop(config, policy, whole)
     return Job(
         config=config,

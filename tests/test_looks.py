@@ -131,3 +131,9 @@ def test_a_whole_run_without_reference_is_refused_before_anything_is_written(kvv
     said = kvv_cli("run", "aime2025", "--data", "aime2025=fixture", "--early-stop")
     assert (said.code, said.err.count("\n"), said.root.exists()) == (2, 1, False)
     assert "--early-stop: needs --base-url" in said.err
+
+
+def test_a_contract_check_has_no_looks_and_is_not_refused_for_the_option() -> None:
+    """It may stand in kvv.toml for all runs of a project."""
+    config = load_config({"early_stop": True, "base_url": "http://127.0.0.1:9/v1", "model": "kimi-k3"}, environ={})
+    assert prepare(config, contract_only=True).plan.suites

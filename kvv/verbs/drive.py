@@ -37,7 +37,7 @@ def start(config: RunConfig, *, contract_only: bool) -> int:
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
     if part is not None:
         _say(config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases")
-    if config.early_stop:
+    if config.early_stop and not contract_only:
         _say(config, sentence(job.plan, job.policy))
     if not job.plan.suites:
         raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
