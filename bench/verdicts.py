@@ -432,8 +432,8 @@ def main() -> int:
         ("one sample a side", single, 4000),
         ("early stopping", early, 400),
         ("repeats", repeats, 2000),
-        ("whole policy", whole, 300),
-        ("nightly policy", nightly, 300),
+        ("whole policy", whole, 200),
+        ("nightly policy", nightly, 200),
     ):
         began = time.perf_counter()
         rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)
