@@ -19,9 +19,9 @@ from kvv.plan import Plan, PlannedSuite
 from kvv.reading import Received
 from kvv.record import run_meta
 from kvv.refusals import is_refused, unconfirmed
-from kvv.rescore import judge_replies
 from kvv.run import Ending
 from kvv.runfolder import STORE, create_folder, write_config
+from kvv.schedule.stepping import judge_replies
 from kvv.store import Store
 from kvv.suite import Suite
 from kvv.wire.encode import encode
