@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Ask, Case, Done, History, Reply, Request, Stat, Step, Verdict
+from kvv.model import Answered, Area, Ask, Case, Done, History, Level, Reply, Request, Stat, Step, Verdict
 from kvv.outcome import unanswered
 from kvv.profile import Profile, ThinkMode
 from kvv.refusals import confirmed, is_refused, once_more
@@ -195,7 +195,29 @@ class Suite(ABC):
 
 
 class SingleTurn(Suite):
-    """One request, made of the case's ``body``, ``stream`` and ``prompt_tokens``; one judgement. A refusal is asked about once more."""
+    """A benchmark of one request a case and one judgement. A refusal is asked about once more.
+
+    ``requirement``: one sentence that every case shares; ``source``: where the data set's rules stand.
+    """
+
+    kind = SuiteKind.BENCHMARK
+    areas = (Area.ACCURACY,)
+    requirement: ClassVar[str]
+    source: ClassVar[str]
+
+    def case(self, case_id: str, context: Context, body: Mapping[str, Any], **inputs: Any) -> Case:
+        """A case of its own cluster. ``inputs`` are the judge's, and may hold ``prompt_tokens`` (an estimate) and ``stratum``."""
+        return Case(
+            id=case_id,
+            suite=self.id,
+            area=Area.ACCURACY,
+            level=Level.SHOULD,
+            requirement=self.requirement,
+            source=self.source,
+            since="0.1.0",
+            cluster=case_id,
+            inputs={"body": body, "stream": context.settings.stream, **inputs},
+        )
 
     def request(self, case: Case) -> Request:
         inputs = case.inputs
