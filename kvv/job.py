@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kvv.adapters import AGENTS, GRADERS, AdapterError, Library, identity
 from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig
 from kvv.data import DataError
 from kvv.data import load as load_data
@@ -241,6 +242,14 @@ def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[
         return "", f"no sandbox: {error}"
 
 
+def _adapter(option: str, known: Mapping[str, Library], name: str | None) -> str:
+    """Name and version of a library that works or grades in our place, "" for our own."""
+    try:
+        return identity(known, name)
+    except AdapterError as error:
+        raise ConfigError(f"--{option} {name}: {error}") from error
+
+
 def judge_of(config: RunConfig, model: str) -> Judge | None:
     """KVV's judge parameters, but the temperature of a model that accepts no other; without an endpoint of its own our endpoint judges."""
     name = (config.judge_model or "") if config.judge_base_url else model if config.base_url is None else ""
@@ -308,6 +317,8 @@ def _planned(
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
         second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,
+        agent=_adapter("agent", AGENTS, config.agent) if "sandbox" in suite.needs else "",
+        grader=_adapter("grader", GRADERS, config.grader) if "sandbox" in suite.needs else "",
     )
     try:
         planned = plan_suite(

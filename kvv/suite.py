@@ -85,7 +85,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything a suite may know. ``expected`` is the reference endpoint's own count of right answers, when it is ours."""
+    """Everything a suite may know. ``agent`` and ``grader``: another program's name and version, "" for the suite's own."""
 
     model: str
     profile: Profile
@@ -99,6 +99,8 @@ class Context:
     tokenizer: Tokenizer | None = None
     judge: Judge | None = None
     second_judge: Judge | None = None
+    agent: str = ""
+    grader: str = ""
 
     def body(self, messages: Sequence[Any], **fields: Any) -> dict[str, Any]:
         """A chat-completions body with this suite's model, sampling and thinking switch; ``fields`` go over them.

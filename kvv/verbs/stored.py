@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvv.adapters import AdapterError
 from kvv.config import ConfigError, RunConfig
 from kvv.model import Case, Verdict
 from kvv.report.escape import plain
@@ -71,7 +72,10 @@ def score(arguments: argparse.Namespace) -> int:
     from kvv.rescore import reread_wire, rescore
 
     with opened(arguments.run, arguments.out, read_only=False) as (store, folder):
-        judged, changes = asyncio.run(rescore(store))
+        try:
+            judged, changes = asyncio.run(rescore(store))
+        except AdapterError as error:  # the play of another program can be played again by that program alone
+            raise ConfigError(f"RUN: {error}") from error
         wire = reread_wire(store)
         store.put_event("rescored", {"judged": judged, "changed": len(changes), "wire": asdict(wire)})
         store.flush()

@@ -66,7 +66,7 @@ def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "sandbox": _sandbox(row),
         "grade": _grade(row),
         "task_files": task,
-        "agent": f"{AGENT} {AGENT_VERSION}",
+        "agent": context.agent or f"{AGENT} {AGENT_VERSION}",
         "known_bad": known_bad(row["instance_id"]),
         "unusable": _unusable(row),
         "requests": SMALL_TURNS if own else TURNS,

@@ -11,11 +11,18 @@ from typing import Any
 from kvv.metrics import GroupTally, MeanTally, Metric
 from kvv.model import Case, Outcome, Stat, Verdict
 from kvv.suite import Context
+from kvv.suites.swebench.agent import AGENT
 
 RULES: Mapping[str, str] = {
     "resolved": "all FAIL_TO_PASS and PASS_TO_PASS tests succeed, and the patch leaves the test runner's configuration alone",
     "official_resolved": "as the official harness: all FAIL_TO_PASS and PASS_TO_PASS tests succeed",
     "resolved_but_known_bad": "as resolved, without the instances that are known to be broken",
+}
+
+#: by whether another program's agent worked
+_PROMPTS = {
+    False: "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
+    True: "the agent's own, with its published configuration",
 }
 
 _MEANS = ("steps", "commands", "prompt_tokens", "cached_tokens", "completion_tokens", "cost", "model_s", "command_s", "test_s")
@@ -115,7 +122,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "instances": own or "as the data set has them",
         "agent": ", ".join(sorted(f"{agent} ({mode})" for agent in tally.agents for mode in tally.modes)),
         "agent_mode": ", ".join(sorted(tally.modes)),
-        "prompt": "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
+        "prompt": _PROMPTS[any(not agent.startswith(f"{AGENT} ") for agent in tally.agents)],
         "sampling": {
             "temperature": settings.temperature,
             "top_p": settings.top_p,

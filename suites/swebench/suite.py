@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from kvv.adapters import AdapterError, check_installed
+from kvv.adapters.bridge import Plays
 from kvv.answers import KeyEntry
 from kvv.model import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
 from kvv.suite import Context, Dataset, Result, Suite, SuiteKind
@@ -19,6 +21,8 @@ from kvv.suites.swebench.agent import Trajectory, agent
 from kvv.suites.swebench.grading import Graded, grade, official_report
 from kvv.suites.swebench.harbor import collect, grade_task
 from kvv.suites.swebench.instance import inputs_of, variant_of
+from kvv.suites.swebench.mini import NAME as MINI
+from kvv.suites.swebench.mini import mini_agent
 
 SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
@@ -41,6 +45,9 @@ class SwebenchSuite(Suite):
     dataset = "swebench"
     counted = "resolved"
     needs = ("sandbox",)
+
+    def __init__(self) -> None:
+        self._plays = Plays()
 
     def data_variant(self, variant: str) -> str:
         """``lite``, ``text``, ``lite-text``: a set, the agent's mode, or both. Other suites' variants are not ours."""
@@ -67,12 +74,8 @@ class SwebenchSuite(Suite):
         ]
 
     def step(self, case: Case, history: History) -> Step:
-        """Feeds all replies to the play from its beginning: what it asks next depends on nothing else."""
-        play = _play(case)
-        step = next(play)
-        for reply in history:
-            step = play.send(reply)
-        return step
+        """What the case's play asks next when it has heard all replies from its beginning: that depends on nothing else."""
+        return self._plays.step(case, history, _play)
 
     def answer_key(self, dataset: Dataset) -> list[KeyEntry]:
         """From the columns ``right`` and ``wrong`` of our own instances: the commands of an agent that resolves it, and of one that does not."""
@@ -106,7 +109,7 @@ class SwebenchSuite(Suite):
                 from kvv.report.document import html
                 from kvv.suites.swebench.trajectory import page
 
-                yield f"{folder}/{PAGE}", html(page(case, verdict, _play(case), result.replies()))
+                yield f"{folder}/{PAGE}", html(page(case, verdict, _told_again(case), result.replies()))
             if patch is None:
                 continue
             line = {"instance_id": instance, "model_name_or_path": context.model, "model_patch": patch}
@@ -128,7 +131,7 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
     if case.inputs["unusable"]:
         yield Done(verdict=_skip(case))
         return
-    went = yield from agent(case)
+    went = yield from (mini_agent if case.inputs["agent"].startswith(f"{MINI} ") else agent)(case)
     if went.verdict is not None:
         yield Done(verdict=_ended_by_the_endpoint(case, went))
         return
@@ -139,6 +142,16 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
     else:
         graded = yield from grade(case, went.submission)
     yield Done(verdict=_verdict(case, went, graded))
+
+
+def _told_again(case: Case) -> Generator[Step, Reply, None] | None:
+    """The case's play for a page, None where the program that played is not here any more."""
+    try:
+        if case.inputs["agent"].startswith(f"{MINI} "):
+            check_installed(case.inputs["agent"])
+    except AdapterError:
+        return None
+    return _play(case)
 
 
 def _skip(case: Case) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from kvv.model import Answered, Case, Done, Exec, Executed, Reply, Step, Verdict
+from kvv.model import Answered, Case, Command, Done, Exec, Executed, Reply, Step, Verdict
 from kvv.report.document import Document, Excerpt, Section, Table
 
 #: characters of one text on the page
@@ -14,15 +14,15 @@ TEXT = 12_000
 _APART = frozenset({"patch", "tests_status"})
 
 
-def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None], replies: Sequence[Reply]) -> Document:
-    """``play`` is the case's own, at its beginning: it says which command each result belongs to."""
+def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None] | None, replies: Sequence[Reply]) -> Document:
+    """``play`` is the case's own, at its beginning: it says which command each result belongs to. None where it cannot be played again."""
     work: list[Excerpt] = []
     grading: list[Excerpt] = []
     for number, (step, reply) in enumerate(_pairs(play, replies), 1):
         if isinstance(reply, tuple):
             work += [_said(number, answered) for answered in reply]
-        elif isinstance(step, Exec):
-            (work if step.tree == "work" else grading).append(_ran(number, step, reply))
+        else:
+            (grading if isinstance(step, Exec) and step.tree != "work" else work).append(_ran(number, step, reply))
     facts = verdict.facts
     rows = tuple((name, _short(value)) for name, value in facts.items() if name not in _APART)
     return Document(
@@ -40,7 +40,10 @@ def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None], repli
     )
 
 
-def _pairs(play: Generator[Step, Reply, None], replies: Sequence[Reply]) -> Iterator[tuple[Step, Reply]]:
+def _pairs(play: Generator[Step, Reply, None] | None, replies: Sequence[Reply]) -> Iterator[tuple[Step | None, Reply]]:
+    if play is None:
+        yield from ((None, reply) for reply in replies)
+        return
     step = next(play)
     for reply in replies:
         if isinstance(step, Done):
@@ -59,9 +62,9 @@ def _said(number: int, answered: Answered) -> Excerpt:
     return Excerpt(line=f"{number}. model: {first[:160]} ({said.finish_reason}; {spent})", texts=tuple(pair for pair in texts if pair[1]))
 
 
-def _ran(number: int, step: Exec, done: Executed) -> Excerpt:
-    command = step.command
-    script = command.argv[2] if command.argv[:2] == ("bash", "-c") else " ".join(command.argv)
+def _ran(number: int, step: Step | None, done: Executed) -> Excerpt:
+    command = step.command if isinstance(step, Exec) else Command(argv=("(told where the agent that gave the command is installed)",))
+    script = command.argv[-1] if command.argv[-3:-1] == ("bash", "-c") else " ".join(command.argv)
     code = "timed out" if done.exit_code is None else f"exit code {done.exit_code}"
     left_out = f"\n[{done.elided} characters were left out]" if done.elided else ""
     texts = (("Command", script), ("Standard input", command.stdin), ("Output", done.output + left_out))
