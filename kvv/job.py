@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvv.adapters import AGENTS, GRADERS, AdapterError, Library, identity
+from kvv.adapters.chosen import agent_of, check_grader, grader_of
 from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig
 from kvv.data import DataError
 from kvv.data import load as load_data
@@ -78,6 +78,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         else:
             planned = _planned(suite, config, profile, model, dataset, references, recorded=False)
             if "sandbox" in suite.needs and planned.cases:
+                check_grader(config, planned.cases)
                 sandbox, lacking = _sandbox(config, planned, named=named)
                 if lacking:
                     skipped.append(Skipped(suite=suite.id, reason=lacking))
@@ -242,14 +243,6 @@ def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[
         return "", f"no sandbox: {error}"
 
 
-def _adapter(option: str, known: Mapping[str, Library], name: str | None) -> str:
-    """Name and version of a library that works or grades in our place, "" for our own."""
-    try:
-        return identity(known, name)
-    except AdapterError as error:
-        raise ConfigError(f"--{option} {name}: {error}") from error
-
-
 def judge_of(config: RunConfig, model: str) -> Judge | None:
     """KVV's judge parameters, but the temperature of a model that accepts no other; without an endpoint of its own our endpoint judges."""
     name = (config.judge_model or "") if config.judge_base_url else model if config.base_url is None else ""
@@ -317,8 +310,8 @@ def _planned(
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
         second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,
-        agent=_adapter("agent", AGENTS, config.agent) if "sandbox" in suite.needs else "",
-        grader=_adapter("grader", GRADERS, config.grader) if "sandbox" in suite.needs else "",
+        agent=agent_of(config) if "sandbox" in suite.needs else "",
+        grader=grader_of(config) if "sandbox" in suite.needs else "",
     )
     try:
         planned = plan_suite(

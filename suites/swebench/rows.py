@@ -12,6 +12,7 @@ from kvv.metrics import GroupTally, MeanTally, Metric
 from kvv.model import Case, Outcome, Stat, Verdict
 from kvv.suite import Context
 from kvv.suites.swebench.agent import AGENT
+from kvv.suites.swebench.instance import GRADER
 
 RULES: Mapping[str, str] = {
     "resolved": "all FAIL_TO_PASS and PASS_TO_PASS tests succeed, and the patch leaves the test runner's configuration alone",
@@ -40,6 +41,7 @@ class Tally:
     skipped: dict[str, str] = field(default_factory=dict)
     agents: set[str] = field(default_factory=set)
     modes: set[str] = field(default_factory=set)
+    graders: set[str] = field(default_factory=set)
     tampered: int = 0
     emulated: int = 0
     empty: int = 0
@@ -55,6 +57,7 @@ class Tally:
         self.own += "bundle" in case.inputs["sandbox"]
         self.agents.add(case.inputs["agent"])
         self.modes.add(case.inputs["mode"])
+        self.graders.add(case.inputs.get("grader", GRADER))
         self.reasons[verdict.reason or "resolved"] += 1
         if "exit" in facts:
             self.exits[facts["exit"]] += 1
@@ -131,7 +134,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
             "samples": settings.samples,
         },
         "preset": context.preset,
-        "grader": "kvv, by the rules of swebench 5.0",
+        "grader": ", ".join(sorted(tally.graders)),
         "scorer_version": version,
         "failures_in_denominator": "a failed request or sandbox is in n_planned and in both bounds, not in the value; "
         "an empty patch, a patch that does not apply and a test time-out count as unresolved",

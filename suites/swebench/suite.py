@@ -23,6 +23,7 @@ from kvv.suites.swebench.harbor import collect, grade_task
 from kvv.suites.swebench.instance import inputs_of, variant_of
 from kvv.suites.swebench.mini import NAME as MINI
 from kvv.suites.swebench.mini import mini_agent
+from kvv.suites.swebench.official import OPEN_REASONS, grade_officially
 
 SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
@@ -140,7 +141,7 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
         went.submission, failed = yield from collect(case)
         graded = Graded(reason=failed) if failed else (yield from grade_task(case, went.submission))
     else:
-        graded = yield from grade(case, went.submission)
+        graded = yield from (grade_officially if case.inputs.get("official") else grade)(case, went.submission)
     yield Done(verdict=_verdict(case, went, graded))
 
 
@@ -203,7 +204,7 @@ def _open_reason(graded: Graded) -> str:
     """Why nothing was found out about the patch, "" where something was."""
     if graded.emulated and graded.reason == "test-timeout":
         return "emulated-timeout"
-    return graded.reason if graded.reason == "verifier-crashed" else ""
+    return graded.reason if graded.reason == "verifier-crashed" or graded.reason in OPEN_REASONS else ""
 
 
 def _facts(case: Case, went: Trajectory, graded: Graded) -> dict[str, Any]:
