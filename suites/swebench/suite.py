@@ -29,8 +29,6 @@ SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
 REQUIREMENT = "An agent that works through the endpoint resolves the issue: tests that failed pass, and those that passed still do."
 
-#: the page's name in the folder of its instance
-PAGE = "trajectory.html"
 #: characters of a patch that a verdict's facts keep
 PATCH_LIMIT = 400_000
 
@@ -98,19 +96,17 @@ class SwebenchSuite(Suite):
 
         And a page with every step of the agent.
         """
-        model = quote(context.model.replace("/", "__"), safe="")
         predictions: dict[int, list[str]] = {}
         for result in results:
             case, verdict = result.case, result.verdict
-            number = f".{case.sample}" if case.sample else ""
             instance, patch = case.inputs["instance"], verdict.facts.get("patch")
-            folder = f"swebench/logs{number}/{model}/{quote(instance, safe='')}"
-            if "exit" in verdict.facts:
+            folder = rows.folder_of(case, context.model)
+            if rows.has_page(verdict):
                 # here: naming the suites needs no templates
                 from kvv.report.document import html
                 from kvv.suites.swebench.trajectory import page
 
-                yield f"{folder}/{PAGE}", html(page(case, verdict, _told_again(case), result.replies()))
+                yield f"{folder}/{rows.PAGE}", html(page(case, verdict, _told_again(case), result.replies()))
             if patch is None:
                 continue
             line = {"instance_id": instance, "model_name_or_path": context.model, "model_patch": patch}

@@ -10,6 +10,8 @@ from kvv.report.document import Document, Excerpt, Section, Table
 
 #: characters of one text on the page
 TEXT = 12_000
+#: characters of all texts of a page's steps together; the store has the rest
+PAGE_TEXT = 4_000_000
 #: facts that have a place of their own on the page
 _APART = frozenset({"patch", "tests_status"})
 
@@ -23,6 +25,7 @@ def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None] | None
             work += [_said(number, answered) for answered in reply]
         else:
             (grading if isinstance(step, Exec) and step.tree != "work" else work).append(_ran(number, step, reply))
+    shown, graded = _within(work, PAGE_TEXT), _within(grading, PAGE_TEXT)
     facts = verdict.facts
     rows = tuple((name, _short(value)) for name, value in facts.items() if name not in _APART)
     return Document(
@@ -33,11 +36,22 @@ def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None] | None
         sections=(
             Section(title="Facts", tables=(Table(name="facts", columns=("fact", "value"), rows=rows),)),
             Section(title="Issue", excerpts=(Excerpt(line=case.inputs["repo"], texts=(("Issue", case.inputs["task"]),)),)),
-            Section(title="Steps", excerpts=tuple(work)),
+            Section(title="Steps", excerpts=shown, left_out=len(work) - len(shown)),
             Section(title="Patch", excerpts=(Excerpt(line="what was submitted", texts=(("Patch", str(facts.get("patch", ""))),)),)),
-            Section(title="Grading", tables=_tests(facts), excerpts=tuple(grading)),
+            Section(title="Grading", tables=_tests(facts), excerpts=graded, left_out=len(grading) - len(graded)),
         ),
     )
+
+
+def _within(excerpts: Sequence[Excerpt], limit: int) -> tuple[Excerpt, ...]:
+    """The first ones whose texts, as far as they are shown, fit together."""
+    kept: list[Excerpt] = []
+    for excerpt in excerpts:
+        limit -= len(excerpt.line) + sum(min(len(text), TEXT) for _, text in excerpt.texts)
+        if limit < 0:
+            break
+        kept.append(excerpt)
+    return tuple(kept)
 
 
 def _pairs(play: Generator[Step, Reply, None] | None, replies: Sequence[Reply]) -> Iterator[tuple[Step | None, Reply]]:

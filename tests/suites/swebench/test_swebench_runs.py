@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -48,6 +50,9 @@ def test_without_an_endpoint_some_are_solved_and_some_are_not_and_the_server_cou
     page = (ran.folder / "swebench/logs/kimi-k3/kvv__intervals-1/trajectory.html").read_text()
     assert page.count("$ ") >= 8
     assert "git apply --verbose" in page
+    linked = re.findall(r'href="(swebench/[^"]*)"', (ran.folder / "report.html").read_text())
+    assert len(linked) == 6
+    assert all((ran.folder / unquote(link)).is_file() for link in linked)
     again = kvv_cli("score", str(ran.folder))
     assert "6 samples judged again, 0 verdicts changed" in again.said
 
