@@ -17,8 +17,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-#: configuration files of the package: its benchmark's, its variant for fenced commands, and the one for tasks that end with a commit
-TOOLS, TEXT, TASKS = "benchmarks/swebench.yaml", "benchmarks/swebench_backticks.yaml", "mini.yaml"
+#: configuration files of the package, by whether commands are fenced and whether the task ends with a commit
+_FILES: Mapping[tuple[bool, bool], str] = {
+    (False, False): "benchmarks/swebench.yaml",
+    (True, False): "benchmarks/swebench_backticks.yaml",
+    (False, True): "mini.yaml",
+    (True, True): "mini_textbased.yaml",
+}
 
 #: the default of its model class for fenced commands; the class itself cannot be had without litellm
 _FENCED = r"```mswea_bash_command\s*\n(.*?)\n```"
@@ -97,8 +102,8 @@ def run(task: str, host: Host, *, text: bool, commits: bool, most_steps: int) ->
 
 
 def configuration(*, text: bool, commits: bool) -> Mapping[str, Any]:
-    """The package's own file. For commits with fenced commands its templates are those of the benchmark's variant."""
-    return _configuration(TEXT if text else TASKS if commits else TOOLS)
+    """What the package's own file says."""
+    return _configuration(_FILES[text, commits])
 
 
 @cache

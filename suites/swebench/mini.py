@@ -93,6 +93,9 @@ class _Host:
             return mini.Ran(output="", code=-1, wrong=f"An error occurred while executing the command: {why}")
         if self._went.commands >= COMMANDS:
             raise _Stopped("command-limit")
+        if "image" not in self._case.inputs["sandbox"]:
+            # it finds an image's own environment; elsewhere it would be a file of this machine
+            interpreter = tuple(part for part in interpreter if not part.startswith("BASH_ENV="))
         step = Exec(command=Command(argv=(*interpreter, str(command)), timeout_s=timeout_s, output_limit=OUTPUT_LIMIT))
         reply = self._perform(step)
         assert isinstance(reply, Executed)

@@ -82,7 +82,11 @@ def test_a_command_runs_with_its_environment_and_its_output_comes_back_in_its_fo
     ran = step(case, one)
     assert executed(ran) == "ls"
     assert isinstance(ran, Exec)
-    assert {"PAGER=cat", "BASH_ENV=/root/.bashrc"} < set(ran.command.argv)
+    assert "PAGER=cat" in ran.command.argv
+    assert not any(part.startswith("BASH_ENV") for part in ran.command.argv)
+    in_image = step(replace(case, inputs={**case.inputs, "sandbox": {"image": "x", "workdir": "/testbed"}}), one)
+    assert isinstance(in_image, Exec)
+    assert {"PAGER=cat", "BASH_ENV=/root/.bashrc"} < set(in_image.command.argv)
     *_, said, told = asked(step(case, one, output("a b\n", 3)))
     assert said["reasoning_content"] == "let me look"
     assert said["tool_calls"][0]["function"]["arguments"] == '{"command": "ls"}'
@@ -164,6 +168,20 @@ def test_fenced_commands_take_exactly_one_block_and_hostile_answers_take_no_time
     began = time.process_time()
     assert isinstance(step(case, answered(Choice(answer=f"```{FENCE}\n" * 40_000, finish_reason="stop"))), Ask)
     assert time.process_time() - began < 20  # minutes, where each opening is looked at to the end
+
+
+@installed
+@pytest.mark.parametrize("mode", ["tools", "text"])
+def test_a_task_that_ends_with_a_commit_has_the_packages_own_prompt_for_that(case: Case, mode: str) -> None:
+    task = {"agent_s": 0, "collect_s": 300, "verifier_s": 300, "files": {"test.sh": ""}, "reports": [], "format": ""}
+    case = replace(case, inputs={**case.inputs, "commits": True, "task_files": task, "mode": mode, "task": "Add a flag and commit it."})
+    _, user = asked(step(case))
+    assert user["content"].startswith("Please solve this issue: Add a flag and commit it.")
+    assert "git diff" not in user["content"]
+    done = call(run(f"echo {MARK}")) if mode == "tools" else fenced(f"echo {MARK}")
+    found = step(case, done, output(f"{MARK}\n"))
+    assert isinstance(found, Exec)
+    assert "diff --binary" in found.command.argv[-1]
 
 
 @installed
