@@ -21,7 +21,7 @@ from kvv.outcome import LIVENESS
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, tier_of, variant_for
 from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
-from kvv.references import Header, ReferenceError, ReferenceFile, asked_otherwise, check_overlap, read_reference
+from kvv.references import Header, ReferenceError, ReferenceFile, asked_otherwise, check_overlap, programs, read_reference
 from kvv.sandbox import SandboxError, Workspace, choose
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Settings, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
@@ -322,6 +322,7 @@ def _planned(
             generator=generator_for(config.seed, suite.id),
             gentle=config.gentle,
         )
+        _check_programs(references, planned)
         for run in context.references:
             check_overlap(run, suite.id, [case.id for case in planned.cases])
         return planned
@@ -379,6 +380,14 @@ def _check_alike(name: str, header: Header, suite: Suite, profile: Profile, data
     digest = header.data_sha256.get(suite.id, "")
     if digest and dataset.sha256 and digest != dataset.sha256:
         raise ConfigError(f"--reference: {name} was asked other data of {suite.id} (sha256 {digest[:12]} there, {dataset.sha256[:12]} here)")
+
+
+def _check_programs(references: Mapping[str, ReferenceFile], planned: PlannedSuite) -> None:
+    """Scores of different agents or graders are not compared."""
+    own = programs(planned.cases)
+    for name, found in references.items():
+        if otherwise := asked_otherwise(found.header.asked.get(planned.suite.id, {}), own):
+            raise ConfigError(f"--reference: {name} was asked {planned.suite.id} in another way: {otherwise}")
 
 
 def _reference_files(config: RunConfig) -> dict[str, ReferenceFile]:
