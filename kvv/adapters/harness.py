@@ -30,6 +30,8 @@ TREE = "harness"
 COMMAND = ("swebench",)
 
 DRIVER = Path(__file__).with_name("harness_driver.py")
+#: on the container of one instance: which one
+INSTANCE = "org.kvv.harness"
 #: seconds beyond the tests' own time-out: the container's start and end, the log's reading
 GRACE_S = 600.0
 #: bytes that the harness itself may use; its containers are the engine's
@@ -90,7 +92,7 @@ class WithHarness(Sandbox):
         if not self._began:
             self._began = True
             sweep(engine)
-        return _Harness(engine, self._folder.new(), workspace.image, (f"{LABEL}={self._run}", f"{OWNER}={owner()}"), self._slots)
+        return _Harness(engine, self._folder.new(), workspace.image, {LABEL: self._run, OWNER: owner()}, self._slots)
 
     async def close(self) -> None:
         await self._inner.close()
@@ -102,14 +104,14 @@ class WithHarness(Sandbox):
 class _Harness(Session):
     """``emulated`` is found when it runs."""
 
-    def __init__(self, engine: Engine, folder: Path, image: str, labels: tuple[str, str], slots: asyncio.Semaphore) -> None:
+    def __init__(self, engine: Engine, folder: Path, image: str, labels: Mapping[str, str], slots: asyncio.Semaphore) -> None:
         self._engine = engine
         self._folder = folder
         self._image = image
-        self._labels = labels
         self._slots = slots
         # the harness removes a container of the same name first: no two may share it
         self._run_id = f"kvv-{uuid.uuid4().hex}"
+        self._labels = {**labels, INSTANCE: self._run_id}
 
     async def run(self, command: Command) -> Executed:
         """``command.stdin`` is JSON: ``row`` and ``prediction`` in the harness's own columns. The output is JSON too, see ``_told``."""
@@ -141,7 +143,7 @@ class _Harness(Session):
     def _argv(self, alive: int, row: Mapping[str, Any], command: Command) -> list[str]:
         files = ["--dataset_name", "data.json", "--predictions_path", "predictions.json", "--instance_ids", str(row["instance_id"])]
         bounds = ["--timeout", str(int(command.timeout_s)), "--max_workers", "1", "--run_id", self._run_id, "--report_dir", "."]
-        return [sys.executable, "-P", str(DRIVER), str(alive), *self._labels, *files, *bounds]
+        return [sys.executable, "-P", str(DRIVER), str(alive), json.dumps(self._labels), *files, *bounds]
 
     def _environment(self) -> dict[str, str]:
         """Nothing of ours but where libraries and programs lie, and the engine."""
@@ -157,6 +159,8 @@ class _Harness(Session):
             return False
 
     async def close(self) -> None:
+        """The harness removes its container itself, unless it was killed or there is no `docker` program."""
+        await asyncio.to_thread(remove_labelled, self._engine, f"{INSTANCE}={self._run_id}")
         await asyncio.to_thread(remove, self._folder)
 
 

@@ -1,10 +1,13 @@
 """Run as a script: SWE-bench's own harness, whose containers get labels so that whoever cleans up finds them.
 
-    python harness_driver.py DESCRIPTOR LABEL=VALUE LABEL=VALUE ARGUMENT...
+    python harness_driver.py DESCRIPTOR LABELS ARGUMENT...
+
+``LABELS`` is a JSON object.
 
 Ends, with all it has started, when the pipe behind the descriptor ends, which comes when its parent ends, however it ends.
 """
 
+import json
 import os
 import runpy
 import signal
@@ -32,9 +35,9 @@ def _label(labels: dict[str, str]) -> None:
 
 
 def main(argv: list[str]) -> None:
-    parent, first, second, *arguments = argv
+    parent, labels, *arguments = argv
     threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
-    _label(dict(label.split("=", 1) for label in (first, second)))
+    _label(json.loads(labels))
     sys.argv = ["run_evaluation", *arguments]
     runpy.run_module("swebench.harness.run_evaluation", run_name="__main__")
 

@@ -183,6 +183,20 @@ async def _graded(case: Case, patch: str) -> Graded:
         await sandbox.close()
 
 
+def test_without_the_docker_program_its_container_goes_all_the_same(real: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    removed: list[str] = []
+    remove = Engine.remove
+
+    def noted(self: Engine, container: str) -> None:
+        removed.append(container)
+        remove(self, container)
+
+    monkeypatch.setattr(Engine, "remove", noted)
+    assert asyncio.run(_graded(official_case(real), real["patch"])).resolved
+    assert len(removed) == 1
+
+
 def test_an_image_that_is_not_there_is_nobodys_verdict(real: dict[str, Any]) -> None:
     case = official_case({**real, "image": "localhost/kvv-no-such-image:latest"})
     found = asyncio.run(_graded(case, real["patch"]))
