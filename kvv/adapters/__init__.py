@@ -16,15 +16,15 @@ class AdapterError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """``package`` is its name on the index, ``extra`` ours."""
+    """``package`` is its name on the index, ``versions`` what our extra (pyproject.toml) takes."""
 
     package: str
-    extra: str
+    versions: str
 
 
 #: by the value of ``--agent`` and ``--grader``; the value ``kvv`` is our own agent and grader, which need nothing
-AGENTS: Mapping[str, Library] = {"mini": Library(package="mini-swe-agent", extra="mini")}
-GRADERS: Mapping[str, Library] = {"swebench": Library(package="swebench", extra="swebench")}
+AGENTS: Mapping[str, Library] = {"mini": Library(package="mini-swe-agent", versions=">=2.4,<3")}
+GRADERS: Mapping[str, Library] = {"swebench": Library(package="swebench", versions=">=5,<6")}
 OWN = "kvv"
 
 
@@ -36,7 +36,7 @@ def identity(known: Mapping[str, Library], name: str | None) -> str:
     try:
         return f"{library.package} {version(library.package)}"
     except PackageNotFoundError:
-        raise AdapterError(f"{library.package} is not installed (pip install 'kvv[{library.extra}]')") from None
+        raise AdapterError(f"{library.package} is not installed (pip install '{library.package}{library.versions}')") from None
 
 
 def check_installed(named: str) -> None:

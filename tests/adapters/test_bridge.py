@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import tomllib
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
-from kvv.adapters import AGENTS, AdapterError, check_installed, identity
+from kvv.adapters import AGENTS, GRADERS, AdapterError, check_installed, identity
 from kvv.adapters.bridge import KEPT, Perform, Plays, played
 from kvv.model import Area, Case, Command, Done, Exec, Executed, Level, Outcome, Reply, Step, Verdict
 
@@ -140,6 +142,12 @@ def test_plays_beyond_the_bound_are_closed_and_begin_again_when_they_are_asked()
     assert begun.times == KEPT + 4
 
 
+def test_what_is_asked_for_is_what_our_extras_ask_for() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for name, library in (*AGENTS.items(), *GRADERS.items()):
+        assert extras[name] == [f"{library.package}{library.versions}"]
+
+
 def test_what_is_not_installed_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.metadata import PackageNotFoundError
 
@@ -148,7 +156,7 @@ def test_what_is_not_installed_is_named_with_what_to_install(monkeypatch: pytest
 
     monkeypatch.setattr("kvv.adapters.version", absent)
     assert identity(AGENTS, None) == identity(AGENTS, "kvv") == ""
-    with pytest.raises(AdapterError, match=r"mini-swe-agent is not installed \(pip install 'kvv\[mini\]'\)"):
+    with pytest.raises(AdapterError, match=r"mini-swe-agent is not installed \(pip install 'mini-swe-agent>=2\.4,<3'\)"):
         identity(AGENTS, "mini")
     with pytest.raises(AdapterError, match=r"mini-swe-agent 2\.4\.6 is needed, mini-swe-agent is not installed"):
         check_installed("mini-swe-agent 2.4.6")

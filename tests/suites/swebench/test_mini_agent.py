@@ -23,7 +23,7 @@ from .test_agent_fold import answered, asked, call, executed, output, run, step
 
 Run = Callable[..., Any]
 
-installed = pytest.mark.skipif(find_spec("minisweagent") is None, reason="mini-swe-agent is not installed (pip install 'kvv[mini]')")
+installed = pytest.mark.skipif(find_spec("minisweagent") is None, reason="mini-swe-agent is not installed (pip install 'mini-swe-agent>=2.4,<3')")
 
 PATCH = "diff --git a/x b/x\n"
 
@@ -37,7 +37,7 @@ def test_where_it_is_not_installed_one_line_names_the_option_and_what_to_install
     monkeypatch.setattr("kvv.adapters.version", absent)
     ran = kvv_cli("run", "swebench", "--agent", "mini")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "kvv run: --agent mini: mini-swe-agent is not installed (pip install 'kvv[mini]')\n"
+    assert ran.err == "kvv run: --agent mini: mini-swe-agent is not installed (pip install 'mini-swe-agent>=2.4,<3')\n"
 
 
 @pytest.fixture

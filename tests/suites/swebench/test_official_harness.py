@@ -145,7 +145,7 @@ def test_without_a_container_engine_one_line_names_the_option(kvv_cli: Run, monk
 def real(instances: dict[str, Instance]) -> dict[str, Any]:
     """A row whose image is there; skips where the harness or an engine is not."""
     if find_spec("swebench") is None:
-        pytest.skip("swebench is not installed (pip install 'kvv[swebench]')")
+        pytest.skip("swebench is not installed (pip install 'swebench>=5,<6')")
     if why := missing():
         pytest.skip(why)
     row = dict(instances["kvv__tasks-1"].row)
