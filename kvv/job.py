@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from kvv.adapters.chosen import agent_of, check_grader, grader_of
-from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig
+from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read_key
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
+from kvv.looks import check_early_stop
 from kvv.model import Request
 from kvv.outcome import LIVENESS
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, tier_of, variant_for
@@ -89,13 +90,16 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         plan = [planned for planned in plan if planned.cases]
         if not plan:
             raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
+    whole = Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config))
+    if config.early_stop and not contract_only:
+        check_early_stop(config, policy, whole)
     return Job(
         config=config,
         model=model,
         profile=profile,
         profile_reason=reason,
         policy=policy,
-        plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config)),
+        plan=whole,
         in_process=in_process,
         contract_only=contract_only,
         sandbox=sandbox,
@@ -307,6 +311,7 @@ def _planned(
         references=_references(suite, references, dataset),
         seed=config.seed,
         other_model=config.other_model or "",
+        keyed=bool(config.base_url and not config.header_env and read_key(config.api_key_env, required=False)),
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
         second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,

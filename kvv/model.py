@@ -171,13 +171,21 @@ class Timeouts:
     idle: float | None = None
 
 
+class Credential(StrEnum):
+    """The key a request carries: the run's own, none, or one that nobody has been given."""
+
+    OWN = "own"
+    NONE = "none"
+    WRONG = "wrong"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One HTTP request. ``body`` is a JSON-like mapping (``Fragment`` allowed anywhere in it, ``Picture`` as an
     ``image_url.url``) or, for malformed bodies, the raw bytes. ``purpose`` tells repeats apart: probe, control, confirm, liveness, judge...
 
     A control may be answered by an identical control of the last minute instead of being sent again.
-    ``expect_prompt_tokens`` is the planner's estimate, used for limits and time-outs.
+    ``expect_prompt_tokens`` is the planner's estimate, used for limits and time-outs. ``credential``: what stands where the key belongs.
     """
 
     body: Mapping[str, Any] | bytes
@@ -188,6 +196,7 @@ class Request:
     path: str = "/chat/completions"
     timeouts: Timeouts = field(default_factory=Timeouts)
     expect_prompt_tokens: int = 0
+    credential: Credential = Credential.OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,6 +464,26 @@ class ReferenceValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookTaken:
+    """What one of a suite's planned looks showed (early stopping): look ``number`` of ``of``, after ``asked`` of ``planned`` samples.
+
+    ``bound`` is O'Brien and Fleming's for ``z``, the difference from -margin in standard errors with the open samples counted
+    against it (None where there is no standard error); ``interval`` holds the true difference with ``confidence``, however
+    many of the looks were taken. ``stopped``: nothing was asked after this look.
+    """
+
+    number: int
+    of: int
+    asked: int
+    planned: int
+    stopped: bool
+    bound: float
+    z: float | None
+    confidence: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
     """One report row. ``estimate`` is None when nothing was concluded; worst and best case count the inconclusive as wrong and as right."""
 
@@ -473,6 +502,7 @@ class Stat:
     reference: ReferenceValue | None = None
     margin: float | None = None
     verdict: Outcome | None = None
+    look: LookTaken | None = None
     breakdown: Mapping[str, Any] = field(default_factory=dict)
     comparability: Mapping[str, Any] = field(default_factory=dict)
 

@@ -39,8 +39,10 @@ from kvv.stats.power import (
     more_samples,
     pass_probability,
     required_n,
+    seen_probability,
+    visible_loss,
 )
-from kvv.stats.sequential import bound_confidence, crossing_probability, equal_looks, obrien_fleming
+from kvv.stats.sequential import LookChance, bound_confidence, crossing_probability, equal_looks, look_chances, obrien_fleming
 
 __all__ = [
     "ClusterSum",
@@ -49,6 +51,7 @@ __all__ = [
     "Design",
     "Difference",
     "Interval",
+    "LookChance",
     "NullF1",
     "PairedCase",
     "all_pass_probability",
@@ -66,6 +69,7 @@ __all__ = [
     "exact_upper",
     "fail_probability",
     "failing_difference",
+    "look_chances",
     "mcnemar_exact",
     "mcnemar_midp",
     "mean_f1",
@@ -78,10 +82,12 @@ __all__ = [
     "pass_hat_k",
     "pass_probability",
     "required_n",
+    "seen_probability",
     "t_quantile",
     "tango_interval",
     "tango_limits",
     "tango_p",
     "tango_z",
+    "visible_loss",
     "wilson",
 ]
