@@ -39,6 +39,12 @@ def identity(known: Mapping[str, Library], name: str | None) -> str:
         raise AdapterError(f"{library.package} is not installed (pip install '{library.package}{library.versions}')") from None
 
 
+def check_played(named: str) -> None:
+    """As ``check_installed``, for the name that a case carries: our own agents need nothing."""
+    if named.partition(" ")[0] in {library.package for library in AGENTS.values()}:
+        check_installed(named)
+
+
 def check_installed(named: str) -> None:
     """AdapterError unless exactly this (``mini-swe-agent 2.4.6``) is installed: another version would not play the same again."""
     package, _, wanted = named.partition(" ")

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from kvv.adapters import AdapterError, check_installed
+from kvv.adapters import AdapterError, check_played
 from kvv.adapters.bridge import Plays
 from kvv.answers import KeyEntry
 from kvv.model import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
@@ -144,8 +144,7 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
 def _told_again(case: Case) -> Generator[Step, Reply, None] | None:
     """The case's play for a page, None where the program that played is not here any more."""
     try:
-        if case.inputs["agent"].startswith(f"{MINI} "):
-            check_installed(case.inputs["agent"])
+        check_played(case.inputs["agent"])
     except AdapterError:
         return None
     return _play(case)
