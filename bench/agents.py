@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -64,7 +65,7 @@ def measured(sandbox: str, agent: str, samples: int) -> list[object]:
     row = next(row for row in report["suites"] if row["id"] == "swebench" and row["primary"])
     left = [line for pid in processes() - before[0] if str(place) in (line := command_line(pid)) or "kvv-sandbox-" in line]
     files = len(list(place.iterdir()))
-    place.rmdir()
+    shutil.rmtree(place, ignore_errors=True)
     counted = abs(row["value"] - row["reference"]["value"]) < 1e-9
     leaks = [len(left), mounts() - before[1], containers() - before[2], files]
     said = "ok" if counted and not any(leaks) else "FAIL"
