@@ -200,6 +200,8 @@ class RunConfig(BaseModel):
     data: Annotated[dict[str, str], BeforeValidator(_pairs)] = {}
     tokenizer: str | None = None
     sandbox: Literal["bwrap", "docker", "none"] | None = None
+    agent: Literal["kvv", "mini"] | None = None
+    grader: Literal["kvv", "swebench"] | None = None
     reference: tuple[str, ...] = ()
     as_reference: str | None = None
     early_stop: bool = False

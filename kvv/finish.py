@@ -5,15 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kvv.config import ConfigError, RunConfig
 from kvv.job import Job
 from kvv.kvv_map import load_map
 from kvv.looks import stopped_suites
 from kvv.record import now, recorded_suites
-from kvv.references import ASKED, Header, write_reference
+from kvv.references import ASKED, Header, programs, write_reference
 from kvv.report import csv, github, html, junit, leaderboard, markdown, text
 from kvv.report import json as report_json
 from kvv.report import kvv as report_kvv
@@ -125,6 +127,11 @@ def _tell_github(view: RunView) -> None:
             print(f"the step summary cannot be written: {error.strerror or error}", file=sys.stderr)
 
 
+def _asked(entry: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """How a suite was asked: its settings, and which programs stood between the model and its score."""
+    return {name: entry["settings"].get(name) for name in ASKED} | programs(case for case, _ in store.cases(entry["id"]))
+
+
 def write_as_reference(path: Path, store: Store, view: RunView) -> None:
     """Per-case results of the run's benchmarks, for `--reference`."""
     meta = store.meta()
@@ -143,7 +150,7 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> None:
         source=meta["base_url"],
         source_sha256=meta.get("source_sha256", ""),
         data_sha256=digests,
-        asked={} if meta.get("imported") else {entry["id"]: {name: entry["settings"].get(name) for name in ASKED} for entry in meta["suites"]},
+        asked={} if meta.get("imported") else {entry["id"]: _asked(entry, store) for entry in meta["suites"]},
     )
     try:
         write_reference(path, header, pairs)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kvv.adapters.chosen import agent_of, check_grader, grader_of
 from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read_key
 from kvv.data import DataError
 from kvv.data import load as load_data
@@ -21,7 +22,7 @@ from kvv.outcome import LIVENESS
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, tier_of, variant_for
 from kvv.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profile import Prices, Profile, ProfileError, load_profile, pick_profile
-from kvv.references import Header, ReferenceError, ReferenceFile, asked_otherwise, check_overlap, read_reference
+from kvv.references import Header, ReferenceError, ReferenceFile, asked_otherwise, check_overlap, programs, read_reference
 from kvv.sandbox import SandboxError, Workspace, choose
 from kvv.suite import Context, Dataset, Judge, ReferenceRun, Settings, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.tokens import Bpe, HubTokenizer, Tokenizer
@@ -78,6 +79,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         else:
             planned = _planned(suite, config, profile, model, dataset, references, recorded=False)
             if "sandbox" in suite.needs and planned.cases:
+                check_grader(config, planned.cases)
                 sandbox, lacking = _sandbox(config, planned, named=named)
                 if lacking:
                     skipped.append(Skipped(suite=suite.id, reason=lacking))
@@ -313,6 +315,8 @@ def _planned(
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
         second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,
+        agent=agent_of(config) if "sandbox" in suite.needs else "",
+        grader=grader_of(config) if "sandbox" in suite.needs else "",
     )
     try:
         planned = plan_suite(
@@ -323,6 +327,7 @@ def _planned(
             generator=generator_for(config.seed, suite.id),
             gentle=config.gentle,
         )
+        _check_programs(references, planned)
         for run in context.references:
             check_overlap(run, suite.id, [case.id for case in planned.cases])
         return planned
@@ -380,6 +385,14 @@ def _check_alike(name: str, header: Header, suite: Suite, profile: Profile, data
     digest = header.data_sha256.get(suite.id, "")
     if digest and dataset.sha256 and digest != dataset.sha256:
         raise ConfigError(f"--reference: {name} was asked other data of {suite.id} (sha256 {digest[:12]} there, {dataset.sha256[:12]} here)")
+
+
+def _check_programs(references: Mapping[str, ReferenceFile], planned: PlannedSuite) -> None:
+    """Scores of different agents or graders are not compared."""
+    own = programs(planned.cases)
+    for name, found in references.items():
+        if otherwise := asked_otherwise(found.header.asked.get(planned.suite.id, {}), own):
+            raise ConfigError(f"--reference: {name} was asked {planned.suite.id} in another way: {otherwise}")
 
 
 def _reference_files(config: RunConfig) -> dict[str, ReferenceFile]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn
 
+from kvv.adapters import AGENTS, GRADERS, OWN
 from kvv.sandbox import BACKENDS
 from kvv.usage import SURFACES, TIERS, text_problem
 
@@ -72,6 +73,8 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--tokenizer", metavar="PATH", help="the model's merges in tiktoken's form, or its Hugging Face folder: counts prompts")
     group.add_argument("--sandbox", choices=BACKENDS, help="where a model's commands run (default: the first that works); none is no sandbox at all")
+    group.add_argument("--agent", choices=(OWN, *AGENTS), help="who works on swebench's instances: our own agent, or mini-swe-agent's if installed")
+    group.add_argument("--grader", choices=(OWN, *GRADERS), help="who grades them: our own rules, or the official harness, where installed")
     group.add_argument("--reference", action="append", metavar="FILE", help="per-case results of an official run (repeatable)")
     group.add_argument("--as-reference", metavar="FILE", help="write this run's per-case results")
     group.add_argument(

@@ -192,9 +192,19 @@ def _only(entry: Mapping[str, Any], known: Collection[str]) -> None:
 ASKED = ("temperature", "top_p", "max_tokens", "thinking", "think_mode", "effort", "variant")
 
 
+#: inputs of a case that name the program which worked or graded, with its version
+PROGRAMS = ("agent", "grader")
+
+
+def programs(cases: Iterable[Case]) -> dict[str, Any]:
+    """Of a suite's cases, which all have the same ones; {} where no program stands between model and score."""
+    first = next(iter(cases), None)
+    return {} if first is None else {name: first.inputs[name] for name in PROGRAMS if name in first.inputs}
+
+
 def asked_otherwise(reference: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """The first setting in which a reference was asked otherwise than this run, "" where none is known to be."""
-    different = (name for name in ASKED if name in reference and name in own and reference[name] != own[name])
+    """The first setting or program in which a reference was asked otherwise than this run, "" where none is known to be."""
+    different = (name for name in (*ASKED, *PROGRAMS) if name in reference and name in own and reference[name] != own[name])
     return next((f"{name} {reference[name]} there and {own[name]} here" for name in different), "")
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from types import FrameType, TracebackType
 from typing import Protocol, Self
 
+from kvv.adapters import OWN
 from kvv.config import ConfigError, RunConfig, read_key
 from kvv.earlystop import EarlyStop
 from kvv.job import Job, control_request, generator_for
@@ -21,7 +22,7 @@ from kvv.outcome import LIVENESS, Standing, assess
 from kvv.plan import PlannedSuite, in_order
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
-from kvv.sandbox import named
+from kvv.sandbox import Sandbox, named
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler
@@ -125,7 +126,7 @@ class _Runner:
         )
         with progress({suite: planned.n for suite, planned in self._planned.items()}, budget) as self._progress:
             async with transport, Workers() as workers:
-                sandbox = named(self._job.sandbox) if self._job.sandbox else None
+                sandbox = _sandbox(self._job)
                 scheduler = Scheduler(
                     transport=transport,
                     store=self._store,
@@ -233,6 +234,17 @@ class _Runner:
 
     def note(self, text: str) -> None:
         self._progress.note(text)
+
+
+def _sandbox(job: Job) -> Sandbox | None:
+    """Untried: the job has tried it. With another's grader, that too."""
+    if not job.sandbox:
+        return None
+    if job.config.grader in (None, OWN):
+        return named(job.sandbox)
+    from kvv.adapters.harness import WithHarness
+
+    return WithHarness(named(job.sandbox))
 
 
 def _bounds(config: RunConfig) -> Bounds:

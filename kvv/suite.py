@@ -86,7 +86,8 @@ class Judge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything a suite may know. ``keyed``: requests carry a key, and it alone tells who is asking."""
+    """Everything a suite may know. ``keyed``: requests carry a key, and it alone tells who is asking. ``agent`` and ``grader``: another
+    program's name and version, "" for the suite's own."""
 
     model: str
     profile: Profile
@@ -101,6 +102,8 @@ class Context:
     tokenizer: Tokenizer | None = None
     judge: Judge | None = None
     second_judge: Judge | None = None
+    agent: str = ""
+    grader: str = ""
 
     def body(self, messages: Sequence[Any], **fields: Any) -> dict[str, Any]:
         """A chat-completions body with this suite's model, sampling and thinking switch; ``fields`` go over them.

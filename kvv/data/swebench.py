@@ -98,8 +98,8 @@ def task_row(folder: Path) -> Row:
         "problem_statement": _text(folder / "instruction.md"),
         "patch": _first(folder, ("solution.patch", "solution/solution.patch", "solution/model.patch")),
         "test_patch": tests.get("test.patch", ""),
-        "FAIL_TO_PASS": [str(name) for name in config.get("f2p_node_ids") or []],
-        "PASS_TO_PASS": [str(name) for name in config.get("p2p_node_ids") or []],
+        "FAIL_TO_PASS": _node_ids(config.get("f2p_node_ids")),
+        "PASS_TO_PASS": _node_ids(config.get("p2p_node_ids")),
         "image": str(environment.get("docker_image") or ""),
         "workdir": TASK_WORKDIR,
         "task": {
@@ -109,8 +109,14 @@ def task_row(folder: Path) -> Row:
             "collect_s": COLLECT_S,
             "reports": [str(name) for name in (config.get("grade") or {}).get("reports") or []],
             "format": str((config.get("grade") or {}).get("format") or ""),
+            "node_id": str((config.get("grade") or {}).get("node_id") or ""),
         },
     }
+
+
+def _node_ids(names: Any) -> list[str]:
+    """As the tasks' grader reads them: without blanks around, each once."""
+    return list(dict.fromkeys(text for name in names or [] if (text := str(name).strip())))
 
 
 def _config(folder: Path) -> Mapping[str, Any]:

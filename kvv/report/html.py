@@ -20,6 +20,7 @@ from markupsafe import Markup
 from kvv.gate.inputs import FindingGroup
 from kvv.model import Outcome, Stat
 from kvv.report.escape import block, percent, plain
+from kvv.report.instances import COLUMNS, KEY, lines_of, told
 from kvv.report.view import CheckRow, Quantiles, RunView, early_end, shown_metric
 
 #: cases shown with their texts; cases of one suite and outcome listed by a line; characters of any one text
@@ -89,6 +90,8 @@ def render(view: RunView) -> str:
         contract=contract,
         quality={g.id: g for g in quality},
         rows=[(stat, _plot(stat), _breakdown(stat)) for stat in view.decision.stats],
+        instances=[(stat, lines[:LISTED], len(lines) - LISTED) for stat in view.decision.stats if (lines := lines_of(stat))],
+        instance_columns=list(COLUMNS),
         findings=[(f, _anchor("rule", f.rule)) for f in _ranked(view.decision.findings)],
         failed=_failed(view),
         listings=_listings(view),
@@ -157,13 +160,15 @@ def _breakdown(stat: Stat) -> list[tuple[str, str, str]]:
     """Category, value, counts; whatever shape a suite's breakdown has, at most 200 lines."""
     lines = []
     for name, value in list(stat.breakdown.items())[:200]:
+        if name == KEY:
+            continue
         if isinstance(value, dict) and "value" in value:
             counted = f"{value.get('n_concluded', '')} of {value['n_planned']}" if "n_planned" in value else str(value.get("n", ""))
             lines.append((plain(name, 100), percent(value["value"]) if isinstance(value["value"], int | float) else "–", plain(counted, 40)))
         elif isinstance(value, float):
             lines.append((plain(name, 100), f"{value:.4g}", ""))
         else:
-            lines.append((plain(name, 100), plain(value, 300), ""))
+            lines.append((plain(name, 100), told(value), ""))
     return lines
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kvv.model import Gate, Outcome, Stat
 from kvv.report.escape import cell, fenced, percent, plain
+from kvv.report.instances import COLUMNS, KEY, lines_of, told
 from kvv.report.view import CheckRow, Quantiles, RunView, early_end, shown_metric
 
 #: failed cases shown with their texts, and rows of any one table
@@ -14,7 +15,7 @@ ROWS = 200
 
 
 def render(view: RunView) -> str:
-    parts = [_head(view), _gates("Contract", view, contract=True), _quality(view), _findings(view), _failed(view)]
+    parts = [_head(view), _gates("Contract", view, contract=True), _quality(view), _instances(view), _findings(view), _failed(view)]
     parts += [_timing(view), _traffic(view), _waivers(view), _events(view)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -85,6 +86,17 @@ def stat_cells(s: Stat) -> list[str]:
         percent(s.margin),
         s.verdict.value if s.verdict else "reported",
     ]
+
+
+def _instances(view: RunView) -> str:
+    """What the agent did, in sums and one line an instance."""
+    parts = []
+    for stat in view.decision.stats:
+        if lines := lines_of(stat):
+            facts = [f"- {cell(name)}: {cell(told(value))}" for name, value in stat.breakdown.items() if name not in (KEY, "repositories", "rule")]
+            rows = [[f"[{cell(line.name)}]({line.href})" if line.href else cell(line.name), *map(cell, line.cells)] for line in lines]
+            parts.append(f"## {cell(view.title(stat.suite))}: instances\n\n" + "\n".join(facts) + "\n\n" + table(["instance", *COLUMNS], rows))
+    return "\n\n".join(parts)
 
 
 def _findings(view: RunView) -> str:

@@ -120,8 +120,8 @@ class Sandbox(ABC):
     async def begin(self, workspace: Workspace) -> Session:
         """A session with an empty tree, or the image's own. SandboxError where there can be none, or the workspace is refused."""
 
-    async def open(self, workspace: Workspace) -> Session:
-        """A session with the workspace's tree; nothing is left where that fails. SandboxError as ``begin`` does."""
+    async def open(self, workspace: Workspace, tree: str = "") -> Session:
+        """A session with the workspace's tree; nothing is left where that fails. SandboxError as ``begin`` does. ``tree`` is its name in a step."""
         session = await self.begin(workspace)
         if workspace.bundle:
             try:

@@ -21,6 +21,7 @@ from kvv.model import Command, Executed
 from kvv.sandbox.base import ENVIRONMENT, MIB, ONLY_BUNDLES, Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.folder import PREFIX, RunFolder, remove
 from kvv.sandbox.process import Bounds, Launch, run
+from kvv.sandbox.sockets import socket_filter
 
 PROGRAM = "bwrap"
 INSTALL = "bubblewrap (apt-get install bubblewrap)"
@@ -55,15 +56,16 @@ class Bubblewrap(Sandbox):
         if shutil.which(PROGRAM) is None:
             return f"{INSTALL} is not installed"
         try:
-            with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+            with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _Told() as told:
                 session = _Session(Path(name), self._limits, self._slots)
                 tried = subprocess.run(  # noqa: S603 our own command line
-                    session.argv(PROBE),
+                    session.argv(PROBE, told),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     timeout=30,
                     check=False,
+                    pass_fds=told.descriptors,
                     **_identity(),
                 )
         except (OSError, subprocess.SubprocessError) as error:
@@ -113,25 +115,14 @@ class _Session(Session):
         bounds = Bounds(
             timeout_s=command.timeout_s, output_limit=command.output_limit, memory=limits.memory, disk=limits.disk, tree=self._tree
         )
-        listen, tell = os.pipe()
-        options: dict[str, Any] = {"pass_fds": (tell,), "cwd": "/", "env": {}, **_identity()}
-        closed = False
-
-        def started() -> None:
-            nonlocal closed
-            os.close(tell)
-            closed = True
-
         try:
-            launch = Launch(argv=self.argv(command.argv, tell), stdin=command.stdin, options=options, started=started)
-            ended = await run(launch, bounds)
-            status = await asyncio.to_thread(_read_all, listen)
+            with _Told() as told:
+                argv = self.argv(command.argv, told)
+                options: dict[str, Any] = {"pass_fds": told.descriptors, "cwd": "/", "env": {}, **_identity()}
+                ended = await run(Launch(argv=argv, stdin=command.stdin, options=options, started=told.given), bounds)
+                status = await asyncio.to_thread(told.said)
         except OSError as error:
             raise SandboxError(f"{PROGRAM} cannot be started: {error}") from error
-        finally:
-            os.close(listen)
-            if not closed:
-                os.close(tell)
         if not ended.killed and _exit_code(status) is None:
             raise SandboxError(f"{PROGRAM} failed: {' '.join(ended.output.split())[-300:]}")
         code = None if ended.killed == "time" else _exit_code(status) if not ended.killed else 137
@@ -144,11 +135,12 @@ class _Session(Session):
             killed=ended.killed,
         )
 
-    def argv(self, command: tuple[str, ...], status: int | None = None) -> list[str]:
+    def argv(self, command: tuple[str, ...], told: _Told) -> list[str]:
+        """What the machine looks like outside is told through a descriptor: a command line can be read inside (/proc/1/cmdline)."""
         limits = self._limits
         limited = ["bash", "-c", _LIMITED, "limits", str(limits.processes), str(limits.memory // 1024), str(limits.file // 1024)]
-        told = [] if status is None else ["--json-status-fd", str(status)]
-        return [PROGRAM, *_namespaces(), *self._mounts(), *_environment(), *told, "--", *limited, *command]
+        told.tell([*_namespaces(), *self._mounts(), *_environment()])
+        return [PROGRAM, *told.options(), "--", *limited, *command]
 
     def _mounts(self) -> Iterator[str]:
         yield from ("--ro-bind", "/usr", "/usr")
@@ -167,6 +159,52 @@ class _Session(Session):
 
     async def close(self) -> None:
         await asyncio.to_thread(remove, self._folder)
+
+
+class _Told:
+    """The descriptors of one call of bubblewrap: its options and the filter of system calls go in, how the command ended comes out."""
+
+    def __init__(self) -> None:
+        self._status, self._write_status = os.pipe()
+        self._filter = socket_filter()
+        self._open = [_holding(self._filter)] if self._filter else []
+
+    def __enter__(self) -> _Told:
+        return self
+
+    def tell(self, options: list[str]) -> None:
+        self._open.append(_holding(b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)))
+
+    def options(self) -> list[str]:
+        *filters, options = map(str, self._open)
+        return ["--args", options, *(part for each in filters for part in ("--seccomp", each)), "--json-status-fd", str(self._write_status)]
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (self._write_status, *self._open)
+
+    def given(self) -> None:
+        """Bubblewrap has them now."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self._open, self._write_status = [], -1
+
+    def said(self) -> bytes:
+        return _read_all(self._status)
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in (self._status, *self.descriptors):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _holding(data: bytes) -> int:
+    """A descriptor from which this can be read."""
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        file.seek(0)
+        return os.dup(file.fileno())
 
 
 def _namespaces() -> list[str]:

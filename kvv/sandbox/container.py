@@ -36,7 +36,7 @@ INSTALL = "a Docker-compatible socket (Docker, or `podman system service`; DOCKE
 #: where a bundle goes when no image is named; must hold bash, git and python3
 DEFAULT_IMAGE = "python:3.11"
 
-_MACHINES: Mapping[str, str] = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+MACHINES: Mapping[str, str] = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 #: named because Podman otherwise asks for more than an unprivileged root may have
 _PLAIN_ULIMITS = (("nofile", 8192), ("nproc", 16_384))
 #: the first process: no signal from inside ends it, it takes in orphans, and it ends by itself in the end
@@ -103,7 +103,7 @@ class Containers(Sandbox):
             with contextlib.suppress(EngineError):
                 engine.remove(container)
             raise
-        native = _MACHINES.get(platform.machine(), platform.machine())
+        native = MACHINES.get(platform.machine(), platform.machine())
         own = QUIET if workspace.image else {name: value for name, value in ENVIRONMENT.items() if name not in ("PATH", "HOME")}
         environment = [f"{name}={value}" for name, value in own.items()]
         emulated = image.get("Architecture", native) != native
@@ -137,7 +137,7 @@ class Containers(Sandbox):
 
     async def close(self) -> None:
         if self._engine is not None and self._swept:
-            await asyncio.to_thread(_remove_labelled, self._engine, f"{LABEL}={self._run}")
+            await asyncio.to_thread(remove_labelled, self._engine, f"{LABEL}={self._run}")
         await asyncio.to_thread(self._folder.close)
 
 
@@ -260,7 +260,8 @@ def sweep(engine: Engine) -> int:
     return len(dead)
 
 
-def _remove_labelled(engine: Engine, label: str) -> None:
+def remove_labelled(engine: Engine, label: str) -> None:
+    """Whatever can be removed of it."""
     with contextlib.suppress(EngineError):
         for entry in engine.labelled(label):
             engine.remove(entry["id"])

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import signal
+import stat
 import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import Callable, Iterator, Sequence
@@ -142,9 +143,14 @@ async def _watch(process: Process, bounds: Bounds) -> str:
             return "memory"
         if bounds.disk and time.monotonic() >= next_disk:
             before = time.monotonic()
-            if await asyncio.to_thread(disk_usage, bounds.tree, bounds.disk) > bounds.disk:
+            if await asyncio.to_thread(_disk, process.pid, bounds) > bounds.disk:
                 return "disk"
             next_disk = time.monotonic() + max(DISK_EVERY_S, DISK_REST * (time.monotonic() - before))
+
+
+def _disk(pid: int, bounds: Bounds) -> int:
+    """Bytes in the tree, and of files that were unlinked while a process holds them open."""
+    return disk_usage(bounds.tree, bounds.disk) + unlinked_files(list(descendants(pid)), bounds.tree)
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -184,13 +190,24 @@ def _kilobytes(path: str, names: tuple[str, ...]) -> int:
 
 def memory_files(pids: Sequence[int]) -> int:
     """Bytes of files that live in memory alone (memfd), each once: what is written to them belongs to no process."""
+    return _held(pids, lambda path, found: os.readlink(path).startswith("/memfd:"))
+
+
+def unlinked_files(pids: Sequence[int], tree: Path) -> int:
+    """Bytes of the tree's files that have no name any more and are held open, each once."""
+    device = os.stat(tree).st_dev
+    return _held(pids, lambda path, found: found.st_nlink == 0 and found.st_dev == device and stat.S_ISREG(found.st_mode))
+
+
+def _held(pids: Sequence[int], counts: Callable[[str, os.stat_result], bool]) -> int:
+    """Allocated bytes of open files that count."""
     sizes = {}
     for pid in pids:
         with contextlib.suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/fd"):
+                path = f"/proc/{pid}/fd/{name}"
                 with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/{pid}/fd/{name}").startswith("/memfd:"):
-                        found = os.stat(f"/proc/{pid}/fd/{name}")
+                    if counts(path, found := os.stat(path)):
                         sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
     return sum(sizes.values())
 

@@ -42,7 +42,7 @@ class Trees:
         if not self._holds:
             await self._free.acquire()
             self._holds = True
-        self._session = await self._sandbox.open(Workspace.of(self._case.inputs["sandbox"]))
+        self._session = await self._sandbox.open(Workspace.of(self._case.inputs["sandbox"]), name)
         self._name = name
         return self._session
 

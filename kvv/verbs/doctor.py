@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from kvv.adapters import AGENTS, GRADERS, AdapterError, identity
 from kvv.config import ConfigError, load_config
 from kvv.job import Job, prepare
 from kvv.outcome import Standing
@@ -44,6 +45,7 @@ def _examine(flags: dict[str, Any]) -> Iterator[Check]:
             yield False, f"{package} is not installed"
     yield _workers_start(), "worker processes for scoring start"
     yield from _sandboxes()
+    yield from _programs()
     try:
         config = load_config(flags)
     except ConfigError as error:
@@ -68,6 +70,16 @@ def _examine(flags: dict[str, Any]) -> Iterator[Check]:
         yield None, f"suite {skipped.suite}: skipped, {skipped.reason}"
     if config.base_url:
         yield from _endpoint(job, look(job, config.base_url))
+
+
+def _programs() -> Iterator[Check]:
+    """Those that can work or grade in our place."""
+    for option, known in (("agent", AGENTS), ("grader", GRADERS)):
+        for name in known:
+            try:
+                yield True, f"--{option} {name} (for swebench): {identity(known, name)}"
+            except AdapterError as error:
+                yield None, f"--{option} {name} (for swebench): {error}"
 
 
 def _sandboxes() -> Iterator[Check]:

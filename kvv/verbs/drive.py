@@ -98,10 +98,15 @@ def _put_plan(job: Job, store: Store) -> None:
 
 def _same_plan(job: Job, store: Store) -> None:
     """Resuming must ask the same questions: data, suites and cases have to match what the run began with."""
-    known = {case.id for case, _ in store.cases()}
-    planned = {case.id for item in job.plan.suites for case in item.cases}
-    if known != planned:
+    known = {case.id: case.inputs for case, _ in store.cases()}
+    planned = {case.id: case.inputs for item in job.plan.suites for case in item.cases}
+    if known.keys() != planned.keys():
         raise ConfigError(f"RUN: its {len(known)} cases are not the {len(planned)} that the same options give now: data, profile or version changed")
+    for name in ("agent", "grader"):
+        before = {str(inputs[name]) for inputs in known.values() if name in inputs}
+        after = {str(inputs[name]) for inputs in planned.values() if name in inputs}
+        if before != after:
+            raise ConfigError(f"RUN: its {name} was {', '.join(sorted(before))}, and would now be {', '.join(sorted(after))}")
 
 
 def _drive(job: Job, store: Store, folder: Path, *, resumed: bool) -> int:

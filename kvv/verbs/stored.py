@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvv.adapters import AdapterError, check_played
 from kvv.config import ConfigError, RunConfig
 from kvv.model import Case, Verdict
 from kvv.report.escape import plain
@@ -71,6 +72,7 @@ def score(arguments: argparse.Namespace) -> int:
     from kvv.rescore import reread_wire, rescore
 
     with opened(arguments.run, arguments.out, read_only=False) as (store, folder):
+        _check_agents(store)
         judged, changes = asyncio.run(rescore(store))
         wire = reread_wire(store)
         store.put_event("rescored", {"judged": judged, "changed": len(changes), "wire": asdict(wire)})
@@ -87,6 +89,19 @@ def score(arguments: argparse.Namespace) -> int:
             update={"json_output": bool(arguments.json_output), "quiet": bool(arguments.quiet), "as_reference": None}
         )
         return write_reports(RunConfig.model_validate(config.model_dump()), store, folder)
+
+
+def _check_agents(store: Store) -> None:
+    """What another program has played can be played again by that program alone, in the same version."""
+    from kvv.record import recorded_suites
+
+    for recorded in recorded_suites(store.meta()):
+        if "sandbox" in recorded.suite.needs:
+            for named in sorted({str(case.inputs.get("agent", "")) for case, _ in store.cases(recorded.suite.id)}):
+                try:
+                    check_played(named)
+                except AdapterError as error:
+                    raise ConfigError(f"RUN: {error}") from error
 
 
 # --- show ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kvv.outcome import Standing, assess, unanswered
 from kvv.suites.swebench.prompts import FENCE, MARK, TOOL, format_error, observation, opening
 
 #: what a result carries: results of different agents are never compared
-AGENT, AGENT_VERSION = "kvv-mini", "1"
+AGENT, AGENT_VERSION = "kvv-mini", "2"
 
 #: answers in a row without a command that can be run, as in mini-swe-agent
 FORMAT_ERRORS = 3
@@ -23,6 +23,10 @@ FORMAT_ERRORS = 3
 LENGTH_CUTS = 3
 #: the same command with the same output so many times in a row
 LOOP = 20
+#: commands of one instance: an answer may hold any number of calls
+COMMANDS = 1_500
+#: what a published image's shell reads to find the instance's environment, as mini-swe-agent names it
+SHELL_START = "BASH_ENV=/root/.bashrc"
 #: characters of one command's output that are kept at all; a patch must fit
 OUTPUT_LIMIT = 400_000
 #: characters of history that are sealed together
@@ -42,9 +46,10 @@ Play = Generator[Step, Reply, "Trajectory"]
 class Trajectory:
     """What the agent did. ``exit`` is its named end, ``submission`` what it handed in; ``verdict`` is set when the endpoint, not the agent, ended it.
 
-    Times in seconds, ``cost`` in US dollars (None without prices).
+    Times in seconds, ``cost`` in US dollars (None without prices). ``agent`` is name and version.
     """
 
+    agent: str = f"{AGENT} {AGENT_VERSION}"
     exit: str = ""
     submission: str = ""
     verdict: Verdict | None = None
@@ -65,7 +70,7 @@ class Trajectory:
     def facts(self) -> dict[str, Any]:
         """JSON-like."""
         return {
-            "agent": f"{AGENT} {AGENT_VERSION}",
+            "agent": self.agent,
             "exit": self.exit,
             "steps": self.turns,
             "commands": self.commands,
@@ -93,7 +98,7 @@ class _Streak:
         return self.length
 
 
-class _History:
+class Messages:
     """The linear history. Once there is enough of it, its beginning is text that was serialised once: sent, hashed and stored as one part."""
 
     def __init__(self, messages: list[dict[str, Any]]) -> None:
@@ -128,7 +133,7 @@ def _dumped(message: Mapping[str, Any]) -> bytes:
 
 @dataclass(slots=True)
 class _State:
-    messages: _History
+    messages: Messages
     went: Trajectory = field(default_factory=Trajectory)
     errors: int = 0
     cuts: int = 0
@@ -139,11 +144,11 @@ def agent(case: Case) -> Play:
     """Plays until an exit state is reached."""
     inputs = case.inputs
     first = opening(inputs["task"], mode=inputs["mode"], workdir=inputs["sandbox"].get("workdir", "/testbed"), commits=inputs["commits"])
-    state = _State(_History(first))
+    state = _State(Messages(first))
     while not (exit_state := _limit_reached(state, inputs["limits"])):
         reply = yield Ask(requests=(_request(case, state.messages.listed()),))
         assert isinstance(reply, tuple)
-        exit_state = _heard(case, state, reply[0])
+        exit_state = heard(case, state.went, reply[0])
         if exit_state:
             break
         exit_state = yield from _act(case, state, reply[0].observation)
@@ -175,9 +180,9 @@ def _request(case: Case, messages: list[Any]) -> Request:
 # --- what came back --------------------------------------------------------------------------------
 
 
-def _heard(case: Case, state: _State, answered: Answered) -> str:
+def heard(case: Case, went: Trajectory, answered: Answered) -> str:
     """Counts a reply; the exit state where there was no completion."""
-    went, said = state.went, answered.observation
+    said = answered.observation
     went.turns += 1
     went.last = answered.exchange.identity.key
     went.model_s += answered.exchange.timing.total_ms / 1000
@@ -214,23 +219,26 @@ def _act(case: Case, state: _State, said: Observation) -> Generator[Step, Reply,
     if why:
         return _no_command(state, said, mode, f"{why}; the answer was cut by the output limit" if cut else why)
     state.errors = 0
-    state.messages.add(_assistant(said, calls=mode == "tools"))
+    state.messages.add(assistant(said, calls=mode == "tools"))
     for number, command in enumerate(commands):
-        reply = yield _exec(command, case.inputs["limits"]["command_s"])
+        if state.went.commands >= COMMANDS:
+            return "command-limit"
+        reply = yield execution(case, command, case.inputs["limits"]["command_s"])
         assert isinstance(reply, Executed)
         exit_state = _ran(state, command, reply)
         if exit_state:
             return exit_state
         text = observation(reply.output, reply.exit_code, elided=reply.elided, timeout_s=case.inputs["limits"]["command_s"])
         if mode == "tools":
-            state.messages.add({"role": "tool", "tool_call_id": _id(said.tool_calls[number], number), "content": text})
+            state.messages.add({"role": "tool", "tool_call_id": call_id(said.tool_calls[number], number), "content": text})
         else:
             state.messages.add({"role": "user", "content": text})
     return ""
 
 
-def _exec(command: str, timeout_s: float) -> Exec:
-    return Exec(command=Command(argv=("bash", "-c", command), timeout_s=timeout_s, output_limit=OUTPUT_LIMIT))
+def execution(case: Case, command: str, timeout_s: float) -> Exec:
+    start = ("env", SHELL_START) if "image" in case.inputs["sandbox"] else ()
+    return Exec(command=Command(argv=(*start, "bash", "-c", command), timeout_s=timeout_s, output_limit=OUTPUT_LIMIT))
 
 
 def _no_command(state: _State, said: Observation, mode: str, why: str) -> str:
@@ -241,14 +249,14 @@ def _no_command(state: _State, said: Observation, mode: str, why: str) -> str:
         return "length-cut"
     if state.errors >= FORMAT_ERRORS:
         return "format-errors"
-    message = _assistant(said, calls=False)
+    message = assistant(said, calls=False)
     calls = "\n".join(f"{call.name or ''}({call.arguments})" for call in said.tool_calls)
     message["content"] = "\n".join(part for part in (said.answer, calls) if part) or "(no answer)"
     state.messages.add(message, {"role": "user", "content": format_error(mode, why)})
     return ""
 
 
-def _assistant(said: Observation, *, calls: bool) -> dict[str, Any]:
+def assistant(said: Observation, *, calls: bool) -> dict[str, Any]:
     """The answer as history: reasoning goes back under the name it came in."""
     choice = said.first
     message: dict[str, Any] = {"role": "assistant", "content": choice.answer or ""}
@@ -256,13 +264,13 @@ def _assistant(said: Observation, *, calls: bool) -> dict[str, Any]:
         message[choice.reasoning_field] = choice.reasoning
     if calls and choice.tool_calls:
         message["tool_calls"] = [
-            {"id": _id(call, number), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {"id": call_id(call, number), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for number, call in enumerate(choice.tool_calls)
         ]
     return message
 
 
-def _id(call: ToolCall, number: int) -> str:
+def call_id(call: ToolCall, number: int) -> str:
     return call.id or f"bash_{number}"
 
 
@@ -279,13 +287,13 @@ def _calls(said: Observation) -> tuple[list[str], str]:
         except (ValueError, RecursionError):
             return [], "the arguments of the call are no JSON"
         command = arguments.get("command") if isinstance(arguments, dict) else None
-        if why := _unfit(command):
+        if why := unfit(command):
             return [], why
         commands.append(str(command))
     return commands, ""
 
 
-def _unfit(command: object) -> str:
+def unfit(command: object) -> str:
     """Why a shell cannot be given this command, "" where it can."""
     if not isinstance(command, str) or not command.strip():
         return "there is no command"
@@ -311,7 +319,7 @@ def _block(said: Observation) -> tuple[list[str], str]:
             inside.append(line)
     if len(found) != 1:
         return [], f"there are {len(found)} command blocks"
-    why = _unfit(found[0])
+    why = unfit(found[0])
     return ([], why) if why else (found, "")
 
 

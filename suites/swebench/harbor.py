@@ -1,7 +1,7 @@
 """DeepSWE / Harbor tasks: the agent commits, the commit's difference is the patch, the task's own verifier runs in a separate container.
 
-The verifier's reward is the official result. Where it leaves JUnit reports, the task's lists are judged here again by its own rule: the
-worst status of a test wins; an absent or skipped one failed.
+The verifier's reward is the official result. The reports it was made of (CTRF or JUnit) are read here again by its own rule: the worst status
+of a test wins; an absent or skipped one failed. Source: tests/grader.py of datacurve-ai/deep-swe, v1.1.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ REWARD = "cat /logs/verifier/reward.json 2>/dev/null || cat /logs/verifier/rewar
 #: the verifier writes this first and replaces it at the end
 CRASHED = -1.0
 _PUT = 'mkdir -p "$(dirname "$1")" && cat > "$1"'
+#: characters of one report; a longer one is not judged again
+REPORT_LIMIT = 16_000_000
+#: the format of a task that names none
+CTRF, JUNIT = "ctrf", "junit"
+#: what CTRF calls a test that did not run; every word but these and "passed" is a failure
+_NOT_RUN = frozenset({"skipped", "pending", "other"})
 _RANK = {PASSED: 0, SKIPPED: 1, FAILED: 2, ERROR: 2}
 
 
@@ -53,10 +59,12 @@ def grade_task(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
         graded.reason, graded.detail = "verifier-crashed", " ".join(done.output.split())[-300:]
         return graded
     reports = []
-    for name in task["reports"] if task["format"] == "junit" else []:
-        report = yield from _run(Command(argv=("cat", name), output_limit=LOG_LIMIT))
-        reports.append(report.output if report.exit_code == 0 else "")
-    _judge(graded, patch, reward, applied=applied, reports=reports, fields=fields)
+    for name in task["reports"]:
+        reports.append((yield from _run(Command(argv=("cat", name), output_limit=REPORT_LIMIT))))
+    whole = bool(reports) and not any(report.elided for report in reports)
+    found = (case for report in reports if report.exit_code == 0 for case in read_report(report.output, task))
+    statuses = worst(found) if whole else None
+    _judge(graded, patch, reward, applied=applied, statuses=statuses, fields=fields)
     return graded
 
 
@@ -79,13 +87,14 @@ def read_reward(text: str) -> tuple[float | None, bool]:
     return float(reward), not fields.get("apply_failed")
 
 
-def _judge(graded: Graded, patch: str, reward: float, *, applied: bool, reports: list[str], fields: Mapping[str, Any]) -> None:
+def _judge(graded: Graded, patch: str, reward: float, *, applied: bool, statuses: Mapping[str, str] | None, fields: Mapping[str, Any]) -> None:
+    """``statuses`` is None where there are no reports to read."""
     graded.official = reward == 1.0
     graded.applied = "verifier" if applied and patch.strip() else ""
     graded.tampered = tampering(patch, reference=fields["reference"], test_files=())
     own = None
-    if any(reports):
-        graded.tests = lists_of(junit(reports), fields["f2p"], fields["p2p"])
+    if statuses is not None and applied and patch.strip():
+        graded.tests = lists_of(statuses, fields["f2p"], fields["p2p"])
         own = bool(fields["f2p"]) and not any(group["failure"] for group in graded.tests.values())
     if not patch.strip():
         graded.reason = "empty-patch"
@@ -99,17 +108,40 @@ def _judge(graded: Graded, patch: str, reward: float, *, applied: bool, reports:
         graded.reason, graded.detail = "tampered", f"the patch changes how tests are run: {', '.join(graded.tampered[:5])}"
 
 
-def junit(reports: Iterable[str]) -> dict[str, str]:
-    """Worst status by node id, ``classname.name``; a report that cannot be read, or that defines entities, says nothing."""
+def worst(cases: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Worst status by node id."""
     statuses: dict[str, str] = {}
-    for report in reports:
-        for test, status in _cases(report):
-            if _RANK[status] >= _RANK.get(statuses.get(test, ""), -1):
-                statuses[test] = status
+    for test, status in cases:
+        if _RANK[status] >= _RANK.get(statuses.get(test, ""), -1):
+            statuses[test] = status
     return statuses
 
 
-def _cases(report: str) -> Iterator[tuple[str, str]]:
+def read_report(text: str, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Node ids with their statuses; a report that cannot be read says nothing."""
+    if task["format"] == JUNIT:
+        return _junit(text)
+    return _ctrf(text, by_suite=task.get("node_id") == "suite.name") if task["format"] in ("", CTRF) else iter(())
+
+
+def _ctrf(report: str, *, by_suite: bool) -> Iterator[tuple[str, str]]:
+    """``results.tests``; the id is the name, or the first suite and the name."""
+    try:
+        tests = json.loads(report)["results"]["tests"]
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError):
+        return
+    for test in tests if isinstance(tests, list) else ():
+        if not isinstance(test, dict) or not (name := str(test.get("name") or "").strip()):
+            continue
+        suite = test.get("suite")
+        suite = suite[0] if isinstance(suite, list) and suite else suite
+        place = suite.strip() if by_suite and isinstance(suite, str) else ""
+        word = str(test.get("status") or "").strip().lower()
+        yield f"{place}.{name}" if place else name, PASSED if word == "passed" else SKIPPED if word in _NOT_RUN else FAILED
+
+
+def _junit(report: str) -> Iterator[tuple[str, str]]:
+    """``classname.name``. A report that defines entities says nothing."""
     if "<!DOCTYPE" in report or "<!ENTITY" in report:
         return
     try:
@@ -117,10 +149,11 @@ def _cases(report: str) -> Iterator[tuple[str, str]]:
     except (ElementTree.ParseError, ValueError, RecursionError):
         return
     for case in root.iter("testcase"):
-        kinds = {child.tag for child in case}
+        kinds = {child.tag.rpartition("}")[2] for child in case}
         status = FAILED if "failure" in kinds else ERROR if "error" in kinds else SKIPPED if "skipped" in kinds else PASSED
-        name, place = case.get("name") or "", case.get("classname") or ""
-        yield f"{place}.{name}" if place else name, status
+        name, place = (case.get("name") or "").strip(), (case.get("classname") or "").strip()
+        if name:
+            yield f"{place}.{name}" if place else name, status
 
 
 def lists_of(statuses: Mapping[str, str], f2p: list[str], p2p: list[str]) -> dict[str, dict[str, list[str]]]:

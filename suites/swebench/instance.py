@@ -7,12 +7,15 @@ from shlex import quote
 from typing import Any
 
 from kvv.suite import Context
+from kvv.suites.swebench import official
 from kvv.suites.swebench.agent import AGENT, AGENT_VERSION
 from kvv.suites.swebench.harbor import VERIFIER
 from kvv.suites.swebench.known_bad import known_bad
 from kvv.suites.swebench.logs import END, EXIT, START, UnknownParserError, parser_for
 from kvv.suites.swebench.patches import files_of
 
+#: what a result carries; another program's grader is named with its version
+GRADER = "kvv, by the rules of swebench 5.0"
 WORKDIR = "/testbed"
 MODES = ("tools", "text")
 SETS = ("verified", "lite", "full", "multilingual")
@@ -66,9 +69,11 @@ def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "sandbox": _sandbox(row),
         "grade": _grade(row),
         "task_files": task,
-        "agent": f"{AGENT} {AGENT_VERSION}",
+        "agent": context.agent or f"{AGENT} {AGENT_VERSION}",
+        "grader": context.grader or GRADER,
+        "official": official.columns(row) if context.grader else None,
         "known_bad": known_bad(row["instance_id"]),
-        "unusable": _unusable(row),
+        "unusable": official.unusable(row) if context.grader else _unusable(row),
         "requests": SMALL_TURNS if own else TURNS,
         "tokens": {"prompt": SMALL_PROMPT_TOKENS if own else PROMPT_TOKENS},
     }
@@ -102,7 +107,7 @@ def _grade(row: Mapping[str, Any]) -> dict[str, Any]:
 def _parser(row: Mapping[str, Any]) -> str:
     """Our own instances name Django's parser, which the harness has; their ids are unittest's, which differ with the version of Python."""
     try:
-        found = parser_for(row.get("log_parser") or "", row["repo"])
+        found = parser_for(row.get("log_parser") or "", row["repo"], row["instance_id"])
         return "unittest" if row.get("bundle") and found == "django" else found
     except UnknownParserError:
         return ""
@@ -113,7 +118,7 @@ def _unusable(row: Mapping[str, Any]) -> str:
     if task is not None:
         return "" if VERIFIER in task["files"] else f"the task has no tests/{VERIFIER}"
     try:
-        parser_for(row.get("log_parser") or "", row["repo"])
+        parser_for(row.get("log_parser") or "", row["repo"], row["instance_id"])
     except UnknownParserError as error:
         return str(error)
     return "" if row["FAIL_TO_PASS"] else "the instance names no FAIL_TO_PASS test"

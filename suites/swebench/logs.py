@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kvv.suites.swebench.logs_elsewhere import ELSEWHERE
+from kvv.suites.swebench.logs_multilingual import BY_INSTANCE, MULTILINGUAL
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 EXIT = ">>>>> Test Exit Code"
@@ -76,9 +77,13 @@ def parse(output: str, parser: str) -> Statuses:
     return found
 
 
-def parser_for(name: str, repo: str) -> str:
-    """The parser's own name from the column ``log_parser`` (``parse_log_flask`` and ``pytest`` mean the same), else from the repository."""
+def parser_for(name: str, repo: str, instance: str = "") -> str:
+    """The parser's own name from the column ``log_parser`` (``parse_log_flask`` and ``pytest`` mean the same), else from the repository.
+
+    Some repositories have changed their runner: the instance decides.
+    """
     wanted = name.strip().lower().removeprefix("parse_log_")
+    wanted = BY_INSTANCE.get(wanted, {}).get(instance.rpartition("-")[2], wanted)
     if wanted in PARSERS:
         return wanted
     if wanted in _ALIASES:
@@ -212,6 +217,7 @@ PARSERS: Mapping[str, Callable[[str], Report]] = {
     "unittest": _unittest,
     "sympy": _sympy,
     **ELSEWHERE,
+    **MULTILINGUAL,
 }
 
 #: repository of the classic sets -> parser (the harness's table)

@@ -23,7 +23,7 @@ def _marked(line: str, marks: Mapping[str, str]) -> tuple[str, str] | None:
     return (marks[mark], name.strip()) if blank and mark in marks and name.strip() else None
 
 
-def _without_duration(name: str, *, bare: bool = False) -> str:
+def without_duration(name: str, *, bare: bool = False) -> str:
     """A trailing ``(12 ms)``, or, ``bare``, ``12ms`` or ``[skipped]``, is not part of the name."""
     head, _, tail = name.rpartition(" ")
     if name.endswith("ms)") or name.endswith(" s)") or name.endswith("s)"):
@@ -38,7 +38,7 @@ def _without_duration(name: str, *, bare: bool = False) -> str:
 def _jest(text: str) -> Report:
     for line in lines_of(text):
         if found := _marked(line, {"✓": PASSED, "✕": FAILED, "○": SKIPPED}):
-            yield _without_duration(found[1]), found[0]
+            yield without_duration(found[1]).strip(), found[0]
 
 
 def _jest_json(text: str) -> Report:
@@ -50,7 +50,7 @@ def _jest_json(text: str) -> Report:
 def _vitest(text: str) -> Report:
     for line in lines_of(text):
         if found := _marked(line, {"✓": PASSED, "×": FAILED, "↓": SKIPPED}):
-            yield _without_duration(found[1], bare=True), found[0]
+            yield without_duration(found[1], bare=True), found[0]
 
 
 def _tap(text: str) -> Report:

@@ -7,15 +7,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
+from urllib.parse import quote
 
 from kvv.metrics import GroupTally, MeanTally, Metric
 from kvv.model import Case, Outcome, Stat, Verdict
 from kvv.suite import Context
+from kvv.suites.swebench.agent import AGENT
+from kvv.suites.swebench.instance import GRADER
 
 RULES: Mapping[str, str] = {
     "resolved": "all FAIL_TO_PASS and PASS_TO_PASS tests succeed, and the patch leaves the test runner's configuration alone",
     "official_resolved": "as the official harness: all FAIL_TO_PASS and PASS_TO_PASS tests succeed",
     "resolved_but_known_bad": "as resolved, without the instances that are known to be broken",
+}
+
+#: a sample's page in its folder
+PAGE = "trajectory.html"
+#: facts that the list of instances shows
+_OF_INSTANCE = ("exit", "steps", "commands", "prompt_tokens", "completion_tokens", "cost", "applied")
+#: by whether another program's agent worked
+_PROMPTS = {
+    False: "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
+    True: "the agent's own, with its published configuration",
 }
 
 _MEANS = ("steps", "commands", "prompt_tokens", "cached_tokens", "completion_tokens", "cost", "model_s", "command_s", "test_s")
@@ -33,6 +46,7 @@ class Tally:
     skipped: dict[str, str] = field(default_factory=dict)
     agents: set[str] = field(default_factory=set)
     modes: set[str] = field(default_factory=set)
+    graders: set[str] = field(default_factory=set)
     tampered: int = 0
     emulated: int = 0
     empty: int = 0
@@ -48,6 +62,7 @@ class Tally:
         self.own += "bundle" in case.inputs["sandbox"]
         self.agents.add(case.inputs["agent"])
         self.modes.add(case.inputs["mode"])
+        self.graders.add(case.inputs.get("grader", GRADER))
         self.reasons[verdict.reason or "resolved"] += 1
         if "exit" in facts:
             self.exits[facts["exit"]] += 1
@@ -78,14 +93,34 @@ class Tally:
         }
 
 
+def folder_of(case: Case, model: str) -> str:
+    """Of one sample's files, in the run's folder, as the official harness lays them out."""
+    place = quote(model.replace("/", "__"), safe="")
+    return f"swebench/logs{f'.{case.sample}' if case.sample else ''}/{place}/{quote(case.inputs['instance'], safe='')}"
+
+
+def has_page(verdict: Verdict) -> bool:
+    """Whether the agent did anything that a page could tell."""
+    return "exit" in verdict.facts
+
+
+def instance_line(case: Case, verdict: Verdict, model: str) -> dict[str, Any]:
+    """One sample for the report's list."""
+    facts = verdict.facts
+    line = {"outcome": verdict.outcome.value, "reason": verdict.reason, **{name: facts.get(name) for name in _OF_INSTANCE}}
+    return line | ({"page": f"{folder_of(case, model)}/{PAGE}"} if has_page(verdict) else {})
+
+
 def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
     """Two rows, and a third where known-bad instances were asked."""
     resolved = MeanTally(suite, Metric(metric="resolved", key="resolved", primary=True, kvv_failures="zero"))
     official = MeanTally(suite, Metric(metric="official_resolved", key="official_resolved", kvv_failures="zero"))
     sound = MeanTally(suite, Metric(metric="resolved_but_known_bad", key="resolved", kvv_failures="zero"))
     tally, repositories = Tally(), GroupTally()
+    instances: dict[str, dict[str, Any]] = {}
     for case, verdict in verdicts:
         tally.add(case, verdict)
+        instances[f"{case.inputs['instance']}{f'#{case.sample}' if case.sample else ''}"] = instance_line(case, verdict, context.model)
         resolved.add(case, verdict)
         official.add(case, verdict)
         if not case.inputs["known_bad"]:
@@ -94,8 +129,7 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
             concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
             repositories.add(case.inputs["repo"], verdict.values.get("resolved", 0.0) if concluded else None)
     facts = comparability(version, tally, context)
-    pages = "swebench/logs/<model>/<instance>/trajectory.html in the run's folder"
-    first = {"rule": RULES["resolved"], "trajectories": pages, "repositories": repositories.table(), **tally.table()}
+    first = {"rule": RULES["resolved"], "repositories": repositories.table(), **tally.table(), "instances": instances}
     found = [
         resolved.stat(breakdown=first, comparability=facts),
         official.stat(breakdown={"rule": RULES["official_resolved"]}, comparability=facts),
@@ -115,7 +149,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "instances": own or "as the data set has them",
         "agent": ", ".join(sorted(f"{agent} ({mode})" for agent in tally.agents for mode in tally.modes)),
         "agent_mode": ", ".join(sorted(tally.modes)),
-        "prompt": "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
+        "prompt": _PROMPTS[any(not agent.startswith(f"{AGENT} ") for agent in tally.agents)],
         "sampling": {
             "temperature": settings.temperature,
             "top_p": settings.top_p,
@@ -124,7 +158,7 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
             "samples": settings.samples,
         },
         "preset": context.preset,
-        "grader": "kvv, by the rules of swebench 5.0",
+        "grader": ", ".join(sorted(tally.graders)),
         "scorer_version": version,
         "failures_in_denominator": "a failed request or sandbox is in n_planned and in both bounds, not in the value; "
         "an empty patch, a patch that does not apply and a test time-out count as unresolved",

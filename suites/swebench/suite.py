@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from kvv.adapters import AdapterError, check_played
+from kvv.adapters.bridge import Plays
 from kvv.answers import KeyEntry
 from kvv.model import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
 from kvv.suite import Context, Dataset, Result, Suite, SuiteKind
@@ -19,13 +21,14 @@ from kvv.suites.swebench.agent import Trajectory, agent
 from kvv.suites.swebench.grading import Graded, grade, official_report
 from kvv.suites.swebench.harbor import collect, grade_task
 from kvv.suites.swebench.instance import inputs_of, variant_of
+from kvv.suites.swebench.mini import NAME as MINI
+from kvv.suites.swebench.mini import mini_agent
+from kvv.suites.swebench.official import OPEN_REASONS, grade_officially
 
 SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
 REQUIREMENT = "An agent that works through the endpoint resolves the issue: tests that failed pass, and those that passed still do."
 
-#: the page's name in the folder of its instance
-PAGE = "trajectory.html"
 #: characters of a patch that a verdict's facts keep
 PATCH_LIMIT = 400_000
 
@@ -41,6 +44,9 @@ class SwebenchSuite(Suite):
     dataset = "swebench"
     counted = "resolved"
     needs = ("sandbox",)
+
+    def __init__(self) -> None:
+        self._plays = Plays()
 
     def data_variant(self, variant: str) -> str:
         """``lite``, ``text``, ``lite-text``: a set, the agent's mode, or both. Other suites' variants are not ours."""
@@ -67,12 +73,8 @@ class SwebenchSuite(Suite):
         ]
 
     def step(self, case: Case, history: History) -> Step:
-        """Feeds all replies to the play from its beginning: what it asks next depends on nothing else."""
-        play = _play(case)
-        step = next(play)
-        for reply in history:
-            step = play.send(reply)
-        return step
+        """What the case's play asks next when it has heard all replies from its beginning: that depends on nothing else."""
+        return self._plays.step(case, history, _play)
 
     def answer_key(self, dataset: Dataset) -> list[KeyEntry]:
         """From the columns ``right`` and ``wrong`` of our own instances: the commands of an agent that resolves it, and of one that does not."""
@@ -94,19 +96,17 @@ class SwebenchSuite(Suite):
 
         And a page with every step of the agent.
         """
-        model = quote(context.model.replace("/", "__"), safe="")
         predictions: dict[int, list[str]] = {}
         for result in results:
             case, verdict = result.case, result.verdict
-            number = f".{case.sample}" if case.sample else ""
             instance, patch = case.inputs["instance"], verdict.facts.get("patch")
-            folder = f"swebench/logs{number}/{model}/{quote(instance, safe='')}"
-            if "exit" in verdict.facts:
+            folder = rows.folder_of(case, context.model)
+            if rows.has_page(verdict):
                 # here: naming the suites needs no templates
                 from kvv.report.document import html
                 from kvv.suites.swebench.trajectory import page
 
-                yield f"{folder}/{PAGE}", html(page(case, verdict, _play(case), result.replies()))
+                yield f"{folder}/{rows.PAGE}", html(page(case, verdict, _told_again(case), result.replies()))
             if patch is None:
                 continue
             line = {"instance_id": instance, "model_name_or_path": context.model, "model_patch": patch}
@@ -128,7 +128,7 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
     if case.inputs["unusable"]:
         yield Done(verdict=_skip(case))
         return
-    went = yield from agent(case)
+    went = yield from (mini_agent if case.inputs["agent"].startswith(f"{MINI} ") else agent)(case)
     if went.verdict is not None:
         yield Done(verdict=_ended_by_the_endpoint(case, went))
         return
@@ -137,8 +137,17 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
         went.submission, failed = yield from collect(case)
         graded = Graded(reason=failed) if failed else (yield from grade_task(case, went.submission))
     else:
-        graded = yield from grade(case, went.submission)
+        graded = yield from (grade_officially if case.inputs.get("official") else grade)(case, went.submission)
     yield Done(verdict=_verdict(case, went, graded))
+
+
+def _told_again(case: Case) -> Generator[Step, Reply, None] | None:
+    """The case's play for a page, None where the program that played is not here any more."""
+    try:
+        check_played(case.inputs["agent"])
+    except AdapterError:
+        return None
+    return _play(case)
 
 
 def _skip(case: Case) -> Verdict:
@@ -190,7 +199,7 @@ def _open_reason(graded: Graded) -> str:
     """Why nothing was found out about the patch, "" where something was."""
     if graded.emulated and graded.reason == "test-timeout":
         return "emulated-timeout"
-    return graded.reason if graded.reason == "verifier-crashed" else ""
+    return graded.reason if graded.reason == "verifier-crashed" or graded.reason in OPEN_REASONS else ""
 
 
 def _facts(case: Case, went: Trajectory, graded: Graded) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import socket
 import threading
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 
 from kvv.model import Command
 from kvv.sandbox import Session
+from kvv.sandbox.container import LABEL, OWNER, owner
+from kvv.sandbox.engine import Engine, socket_path
+from kvv.sandbox.sockets import socket_filter
 
 if TYPE_CHECKING:
     from .conftest import Box
@@ -60,6 +64,43 @@ def test_there_is_no_network_not_even_ours(box: Box) -> None:
     assert "Refused" in done.output or "unreachable" in done.output
     assert "unreachable" in abroad.output.lower()
     assert len([line for line in abroad.output.splitlines() if line[:1].isalpha() and "\t0" in line]) == 0
+
+
+FAMILIES = """
+import ctypes, errno, socket
+def tried(family):
+    try:
+        socket.socket(family, socket.SOCK_STREAM).close()
+        return "open"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+def called(number, *arguments):
+    ctypes.set_errno(0)
+    return errno.errorcode.get(libc.syscall(number, *arguments) < 0 and ctypes.get_errno(), "open")
+libc = ctypes.CDLL(None, use_errno=True)
+print("vsock", tried(40), "packet", tried(17), "alg", tried(38), "inet", tried(2), "inet6", tried(10), "unix", tried(1))
+print("ring", called(425, 1, 0), "x32", called(0x40000000 | 41, 40, 1, 0), "wide", called(SOCKET, ctypes.c_ulong((1 << 32) | 40), 1, 0))
+socket.socketpair()
+"""
+
+
+@pytest.mark.skipif(not socket_filter(), reason="the system calls of this processor are not known to the filter")
+@pytest.mark.parametrize("box", ["bwrap"], indirect=True)
+def test_no_socket_reaches_a_hypervisor_by_whatever_call_it_is_made(box: Box) -> None:
+    number = 41 if platform.machine() == "x86_64" else 198
+    (done,) = box.run(f"python3 - <<'END'\n{FAMILIES.replace('SOCKET', str(number))}\nEND")
+    families, calls = done.output.splitlines()
+    assert families == "vsock EAFNOSUPPORT packet EAFNOSUPPORT alg EAFNOSUPPORT inet open inet6 open unix open"
+    assert calls == "ring ENOSYS x32 ENOSYS wide EAFNOSUPPORT"
+
+
+@pytest.mark.parametrize("box", ["bwrap"], indirect=True)
+def test_the_first_process_does_not_tell_where_anything_lies_outside(box: Box) -> None:
+    (done, held) = box.run("tr '\\0' ' ' < /proc/1/cmdline; echo; cat /proc/1/environ | wc -c; ls -l /proc/1/fd", "cd /proc/self/fd; echo *")
+    assert done.output.startswith("bwrap --args")
+    assert {"0", "1", "2"} <= set(held.output.split()) <= {"0", "1", "2", "3"}  # the last is the folder that is listed
+    assert "kvv-sandbox-" not in done.output
+    assert "--ro-bind" not in done.output
 
 
 @REAL
@@ -175,6 +216,26 @@ def test_the_tree_and_the_scratch_space_are_bounded(box: Box) -> None:
     assert "Read-only" in shared.output
 
 
+UNLINKED = """
+import os, time
+held = []
+for number in range(9):
+    held.append(open("f", "wb"))
+    os.unlink("f")
+    held[-1].write(b"x" * (20 << 20))
+    held[-1].flush()
+print("finished", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("box", ["bwrap", "none"], indirect=True)
+def test_files_without_a_name_count_as_long_as_they_are_held_open(box: Box) -> None:
+    done, after = box.run(f"python3 -c '{UNLINKED}'", "df . | tail -1; echo alive", timeout_s=50)
+    assert done.killed == "disk"
+    assert after.output.strip().endswith("alive")
+
+
 DEEP = "python3 -c 'import os; [(os.mkdir(\"d\" * 9), os.chdir(\"d\" * 9)) for _ in range(3000)]; open(\"f\", \"w\").write(\"x\" * 9)'"
 
 
@@ -236,3 +297,5 @@ def test_ten_sessions_at_once_leave_no_process_mount_container_or_file(box: Box,
     assert Path("/proc/mounts").read_text().count("\n") <= mounts
     assert [line for line in processes().values() if line.startswith(f"sleep {mark}")] == []
     assert not any(thread.name.startswith("Timer") and thread.is_alive() for thread in threading.enumerate())
+    if box.sandbox.name == "docker" and (path := socket_path()):
+        assert [entry for entry in Engine(path).labelled(LABEL) if entry["labels"].get(OWNER) == owner()] == []

@@ -37,7 +37,7 @@ def image(engine: Engine) -> str:
 
 def with_tree(engine: Engine, base: str, workdir: str, bundle: bytes, name: str) -> str:
     """An image that holds a clone of the bundle at ``workdir``, as published images of instances do."""
-    container = engine.create({"Image": base, "Entrypoint": ["sleep"], "Cmd": ["60"], "HostConfig": {"Ulimits": _ULIMITS}})
+    container = engine.create({"Image": base, "Cmd": ["sleep", "60"], "HostConfig": {"Ulimits": _ULIMITS}})
     try:
         engine.start(container)
         engine.put(container, "/", "b.bundle", bundle)

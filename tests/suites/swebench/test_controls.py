@@ -92,8 +92,9 @@ def test_a_patch_that_replaces_the_runner_is_resolved_officially_and_tampered_he
     assert (found.official, found.resolved, found.reason, found.tampered) == (True, False, "tampered", ["unittest.py"])
 
 
-def test_a_right_patch_with_a_touched_runner_configuration_is_tampered(instances: dict[str, Instance], graded: Grade) -> None:
-    instance = instances["kvv__intervals-1"]
+@pytest.mark.parametrize("name", NAMES)
+def test_a_right_patch_with_a_touched_runner_configuration_is_tampered(name: str, instances: dict[str, Instance], graded: Grade) -> None:
+    instance = instances[name]
     found = graded(instance.case, instance.row["patch"] + new_file("conftest.py", ["x = 1"]))
     assert (found.official, found.resolved, found.reason, found.tampered) == (True, False, "tampered", ["conftest.py"])
 

@@ -74,6 +74,129 @@ def test_unittest_takes_no_status_from_the_list_of_failures() -> None:
     assert last("unittest", text) == {"test_a (m.C.test_a)": "FAILED"}
 
 
+def test_minitest_names_end_at_the_sentence_and_its_last_letter_counts() -> None:
+    text = """Run options: --verbose --seed 1
+TestTags#test_: should not cause an error.  = 0.02 s = .
+TestTags#test_: with a link. = 0.01 s = F
+TestFilters#test_: markdownify. = 0.00 s = E
+TestSite: reads. posts. = 1.30 s = .
+Finished in 1.5s, 12.3 runs/s
+"""
+    assert last("minitest", text) == {
+        "TestTags#test_: should not cause an error": "PASSED",
+        "TestTags#test_: with a link": "FAILED",
+        "TestFilters#test_: markdownify": "FAILED",
+        "TestSite: reads. posts": "PASSED",
+    }
+
+
+def test_cucumber_counts_the_first_letter_after_the_dots_and_no_sentence() -> None:
+    text = "Feature: Collections ......\nFeature: Drafts ..F-..\nI have a page .\n5 scenarios (5 passed)"
+    assert last("cucumber", text) == {"Feature: Collections": "PASSED", "Feature: Drafts": "FAILED"}
+
+
+def test_rubys_test_unit_omits_errs_and_fails() -> None:
+    text = """  test: parse a line:\t\t.: (0.001)
+  test_write(TestOut):\tF
+  test: emit: E
+test: later: O: (0.0)
+  test: not a status: Every time
+"""
+    assert last("ruby_unit", text) == {
+        "parse a line": "PASSED",
+        "test_write(TestOut)": "FAILED",
+        "emit": "FAILED",
+        "later": "SKIPPED",
+    }
+
+
+def test_rspec_lines_of_the_data_sets_scripts() -> None:
+    text = "RuboCop::Cop registers - an offense - passed\nRuboCop::Cop corrects - failed\nRuboCop::Cop - pending\n - passed"
+    assert last("rspec_transformed_json", text) == {"RuboCop::Cop registers - an offense": "PASSED", "RuboCop::Cop corrects": "FAILED"}
+
+
+def test_redis_failures_lose_their_file_and_tests_their_duration() -> None:
+    text = """[ok]: SET and GET an item (3 ms)
+[err]: EXPIRE precision in tests/unit/expire.tcl
+[ok]: keys in db (12 ms)
+[skip]: large memory
+[ignore]: needs debug
+[exception]: Executing test client
+[ok] no colon"""
+    assert last("redis", text) == {
+        "SET and GET an item": "PASSED",
+        "EXPIRE precision": "FAILED",
+        "keys in db": "PASSED",
+        "large memory": "SKIPPED",
+        "needs debug": "SKIPPED",
+    }
+
+
+def test_jq_and_micropython_lines() -> None:
+    assert last("jq", "PASS: tests/jqtest\n  FAIL: tests/shtest\nXPASS: x\nPASS:\nTOTAL: 2") == {"tests/jqtest": "PASSED", "tests/shtest": "FAILED"}
+    text = "pass  basics/a.py\nFAIL  basics/b.py\nskip  float/c.py\n2 tests performed\npassed x"
+    assert last("micropython_test", text) == {"basics/a.py": "PASSED", "basics/b.py": "FAILED", "float/c.py": "SKIPPED"}
+
+
+def test_a_doctest_subcase_passes_when_all_expressions_in_it_do() -> None:
+    def report(case: str) -> str:
+        return f'[doctest] x\n<?xml version="1.0"?>\n<doctest binary="t"><TestSuite>{case}</TestSuite></doctest>\nend'
+
+    good, bad = '<Expression success="true" type="CHECK"/>', '<Expression success="false" type="CHECK"><Original>a</Original></Expression>'
+    inner = f'<SubCase name="b">{good}<SubCase name="in">{bad}</SubCase></SubCase>'
+    text = report(f'<TestCase name="parse"><SubCase name="a">{good}</SubCase>{inner}</TestCase>')
+    assert last("doctest", text) == {"parse > a": "PASSED", "parse > in": "FAILED", "parse > b": "FAILED"}
+    assert last("doctest", report(f'<TestCase name="x">{bad}</TestCase>')) == {}
+    assert last("doctest", text.replace("</TestCase>", "", 1)) == {}
+    deep = "".join(f'<SubCase name="{n}">' for n in range(3_000)) + "</SubCase>" * 3_000
+    assert last("doctest", report(f'<TestCase name="x">{deep}</TestCase>')) == {}
+
+
+def test_karma_reads_between_browser_and_summary_and_names_suites_as_the_data_set_does() -> None:
+    text = """ ✔ before the browser
+Chrome Headless: Starting browser Chrome
+  Component
+    render
+      ✔ renders
+      ✖ fails
+    next
+      ✔ keeps the names before
+  Other
+    hooks
+      ✔ runs
+SUMMARY:
+✔ 3 tests completed
+      ✔ after the summary"""
+    assert last("karma", text) == {
+        "Component > render > renders": "PASSED",
+        "Component > render > fails": "FAILED",
+        "Component > render > keeps the names before": "PASSED",
+        "Component > hooks > runs": "PASSED",
+    }
+
+
+def test_a_hostile_nest_of_suites_stays_small() -> None:
+    nest = "\n".join(" " * n + "x" for n in range(2, 1_500))
+    found = last("karma", f"Starting browser\n{nest}\n" + "\n".join(f"✔ {n}" for n in range(2_000)))
+    assert len(found) == 2_000
+    assert max(map(len, found)) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "instance", "parser"),
+    [
+        ("parse_log_jekyll", "jekyll__jekyll-9141", "minitest"),
+        ("parse_log_jekyll", "jekyll__jekyll-8771", "cucumber"),
+        ("parse_log_immutable_js", "immutable-js__immutable-js-2005", "jest_json"),
+        ("parse_log_redis", "redis__redis-1", "redis"),
+    ],
+)
+def test_some_repositories_have_changed_their_runner(name: str, instance: str, parser: str) -> None:
+    assert parser_for(name, "", instance) == parser
+    with pytest.raises(UnknownParserError):
+        parser_for("parse_log_jekyll", "jekyll/jekyll", "jekyll__jekyll-1")
+
+
 def test_other_forms() -> None:
     assert last("gotest", "--- PASS: TestA (0.00s)\n    --- FAIL: TestA/b (0.1s)\n--- SKIP: TestC (0.00s)") == {
         "TestA": "PASSED",

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvv.data import DataError, load
 from kvv.data.spec import load_spec
 from kvv.data.swebench import from_rows, read_swebench
 from kvv.model import Case, Done, Exec, Executed, Outcome, Reply, Step
 from kvv.suites.swebench.grading import status_lists
-from kvv.suites.swebench.harbor import junit, lists_of, read_reward
+from kvv.suites.swebench.harbor import lists_of, read_report, read_reward, worst
 from kvv.suites.swebench.instance import directives, image_of
 from kvv.suites.swebench.logs import END, START, parse
 from kvv.suites.swebench.prompts import MARK
@@ -142,6 +144,10 @@ def test_a_real_task_of_deep_swe_parses(shared: Path) -> None:
     assert task(shared, verifier=False).inputs["unusable"] == "the task has no tests/test.sh"
 
 
+def statuses(reports: list[str], **task: str) -> dict[str, str]:
+    return worst(each for report in reports for each in read_report(report, task))
+
+
 def xml(tests: dict[str, str]) -> str:
     cases = []
     for test, tag in tests.items():
@@ -166,13 +172,60 @@ def test_the_tasks_own_rule_absent_or_skipped_failed_and_the_worst_status_wins(s
         reports = [xml({first: "failure"}), xml(tests)]
     elif change:
         reports = [xml({**tests, first: next(iter(change))})]
-    found = lists_of(junit(reports), grade["f2p"], grade["p2p"])
+    found = lists_of(statuses(reports, format="junit"), grade["f2p"], grade["p2p"])
     assert all(not group["failure"] for group in found.values()) is resolved
 
 
 @pytest.mark.parametrize("report", ["", "<a", '<!DOCTYPE x [<!ENTITY e "x">]><testsuite><testcase name="&e;"/></testsuite>', "\x00", "<a>" * 5_000])
 def test_a_report_that_cannot_be_read_says_nothing(report: str) -> None:
-    assert junit([report]) == {}
+    assert statuses([report], format="junit") == {}
+
+
+def ctrf(*tests: object) -> str:
+    return json.dumps({"reportFormat": "CTRF", "specVersion": "1.0.0", "results": {"tool": {"name": "vitest"}, "summary": {}, "tests": list(tests)}})
+
+
+#: as vitest's and Go's reporters write them
+VITEST = (
+    {"name": "parses a flag", "status": "passed", "duration": 3, "suite": ["src/a.test.ts", "flags"], "filePath": "src/a.test.ts"},
+    {"name": " parses two ", "status": "failed", "duration": 1, "suite": "src/a.test.ts", "message": "expected 1 to be 2"},
+    {"name": "later", "status": "pending", "duration": 0},
+    {"name": "odd", "status": "other", "duration": 0},
+    {"name": "left out", "status": "skipped", "duration": 0},
+    {"name": "", "status": "passed"},
+)
+
+
+def test_ctrf_reports_give_names_or_names_with_their_first_suite() -> None:
+    others = {"later": "SKIPPED", "odd": "SKIPPED", "left out": "SKIPPED"}
+    assert statuses([ctrf(*VITEST)], format="ctrf", node_id="name") == {"parses a flag": "PASSED", "parses two": "FAILED", **others}
+    named = {"src/a.test.ts.parses a flag": "PASSED", "src/a.test.ts.parses two": "FAILED", **others}
+    assert statuses([ctrf(*VITEST)], format="ctrf", node_id="suite.name") == named
+    assert statuses([ctrf(*VITEST)], format="", node_id="suite.name") == named
+    assert statuses([ctrf(*VITEST)], format="tap") == {}
+    assert statuses([ctrf(*VITEST)], format="junit") == {}
+
+
+def test_in_ctrf_too_the_worst_status_wins_and_an_unknown_word_is_a_failure() -> None:
+    good, bad = {"name": "a", "status": "passed"}, {"name": "a", "status": "Failed"}
+    assert statuses([ctrf(good, bad), ctrf(good)], format="ctrf") == {"a": "FAILED"}
+    assert statuses([ctrf(good, {"name": "a", "status": "skipped"})], format="ctrf") == {"a": "SKIPPED"}
+    assert statuses([ctrf({"name": "a", "status": "flaky"}, {"name": "b"})], format="ctrf") == {"a": "FAILED", "b": "FAILED"}
+    lists = lists_of(statuses([ctrf(good)], format="ctrf"), ["a", "absent"], [])
+    assert lists["FAIL_TO_PASS"] == {"success": ["a"], "failure": ["absent"]}
+
+
+@pytest.mark.parametrize(
+    "report", ["", "{", "[]", '{"results": 1}', '{"results": {"tests": {"a": 1}}}', '{"results": {"tests": [1, null]}}', "[" * 9_999]
+)
+def test_a_ctrf_report_that_cannot_be_read_says_nothing(report: str) -> None:
+    assert statuses([report], format="ctrf", node_id="suite.name") == {}
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_no_ctrf_report_raises(value: object) -> None:
+    for node_id in ("name", "suite.name"):
+        statuses([json.dumps({"results": {"tests": [value, {"name": value, "suite": value, "status": value}]}})], format="ctrf", node_id=node_id)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +278,36 @@ def test_a_task_is_worth_what_its_verifier_says(shared: Path, reward: str, patch
     found = graded(task(shared), reward, patch)
     assert isinstance(found, Done)
     assert (found.verdict.outcome, found.verdict.reason) == (outcome, reason)
+
+
+@pytest.mark.parametrize(
+    ("report", "elided", "outcome", "reason"),
+    [
+        (ctrf({"suite": "s", "name": "a", "status": "passed"}, {"suite": "s", "name": "b", "status": "passed"}), 0, Outcome.PASS, ""),
+        (ctrf({"suite": "s", "name": "a", "status": "passed"}, {"suite": "s", "name": "b", "status": "failed"}), 0, Outcome.FAIL, "tests-conflict"),
+        (ctrf({"suite": "s", "name": "a", "status": "passed"}), 0, Outcome.FAIL, "tests-conflict"),
+        ('{"results": {"tests": [', 5, Outcome.PASS, ""),
+    ],
+)
+def test_a_reward_of_one_is_held_against_the_tasks_own_ctrf_report(tmp_path: Path, report: str, elided: int, outcome: Outcome, reason: str) -> None:
+    folder = tmp_path / "flags"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "task.toml").write_text('[environment]\ndocker_image = "x"\n')
+    (folder / "instruction.md").write_text("Add flags.")
+    (folder / "tests" / "test.sh").write_text("exit 0")
+    grade = {"node_id": "suite.name", "tool_label": "vitest", "reports": ["/logs/verifier/new.json"]}
+    (folder / "tests" / "config.json").write_text(json.dumps({"f2p_node_ids": [" s.a ", "s.a"], "p2p_node_ids": ["s.b"], "grade": grade}))
+    dataset = load("swebench", path=tmp_path)
+    (case,) = SUITE.cases(context(dataset=dataset))
+    history: list[Reply] = [call(run("done")), output(f"{MARK}\n"), output("diff --git a/x.ts b/x.ts\n")]
+    while not isinstance(found := SUITE.step(case, history), Done):
+        assert isinstance(found, Exec)
+        last = found.command.argv
+        said = '{"reward": 1}' if "reward" in last[-1] else report if last[0] == "cat" else ""
+        history.append(output(said, elided=elided if last[0] == "cat" else 0))
+    assert (found.verdict.outcome, found.verdict.reason) == (outcome, reason)
+    if not elided:
+        assert found.verdict.facts["tests_status"]["FAIL_TO_PASS"]["success"] == ["s.a"]
 
 
 def test_only_commits_count(shared: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -48,6 +50,9 @@ def test_without_an_endpoint_some_are_solved_and_some_are_not_and_the_server_cou
     page = (ran.folder / "swebench/logs/kimi-k3/kvv__intervals-1/trajectory.html").read_text()
     assert page.count("$ ") >= 8
     assert "git apply --verbose" in page
+    linked = re.findall(r'href="(swebench/[^"]*)"', (ran.folder / "report.html").read_text())
+    assert len(linked) == 6
+    assert all((ran.folder / unquote(link)).is_file() for link in linked)
     again = kvv_cli("score", str(ran.folder))
     assert "6 samples judged again, 0 verdicts changed" in again.said
 
@@ -94,6 +99,25 @@ def test_without_a_sandbox_the_suite_is_skipped_with_one_line_that_says_what_to_
     asked = kvv_cli("run", "swebench", "--sandbox", "docker")
     assert asked.code == 2
     assert "--sandbox: bwrap" in asked.said
+
+
+def test_a_reference_of_another_agent_is_refused(kvv_cli: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+    official = tmp_path / "official.jsonl"
+    chosen = ("--case", "swebench/kvv__tasks-1")
+    ran = kvv_cli("run", "swebench", *chosen, "--as-reference", str(official))
+    assert ran.code == 0, ran.said
+    head, *lines = official.read_text().splitlines()
+    asked = json.loads(head)["asked"]["swebench"]
+    assert asked["agent"].startswith("kvv-mini ")
+    same = kvv_cli("run", "swebench", *chosen, "--reference", str(official))
+    assert same.code in (0, 3), same.said
+    for name in ("agent", "grader"):
+        other = json.loads(head)
+        other["asked"]["swebench"][name] = "mini-swe-agent 2.4.6"
+        official.write_text("\n".join([json.dumps(other), *lines]) + "\n")
+        refused = kvv_cli("run", "swebench", *chosen, "--reference", str(official))
+        assert refused.code == 2
+        assert f"was asked swebench in another way: {name} mini-swe-agent 2.4.6 there and kvv" in refused.err
 
 
 def test_without_any_sandbox_only_by_name_and_with_a_warning(kvv_cli: Run) -> None:
