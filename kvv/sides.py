@@ -14,7 +14,7 @@ from kvv.model import Case, Outcome, Role, Verdict
 from kvv.outcome import LIVENESS
 from kvv.record import check_meta, recorded_suites
 from kvv.report.view import RunView
-from kvv.runfolder import STORE, find_run
+from kvv.runfolder import STORE, find_run, vendor_stored
 from kvv.runview import PlannedVerdicts, build_view, crash_rate, evidence_exchange, raw_answer
 from kvv.store import Store, StoredExchange, StoreError, TimingSample
 from kvv.suite import ReferenceRun, SuiteKind
@@ -76,7 +76,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
     return Side(
         run_id=view.run.run_id,
         date=view.run.finished,
-        vendor=view.endpoint.vendor,
+        vendor=vendor_stored(view.endpoint.vendor, view.endpoint.base_url),
         model=view.endpoint.model,
         base_url=view.endpoint.base_url,
         kvv_version=view.run.kvv_version,

@@ -16,7 +16,7 @@ from kvv.compare.side import Measured, Service
 from kvv.config import ConfigError
 from kvv.report.document import Unit
 from kvv.report.text import plain
-from kvv.runfolder import EXAMPLE, STORE
+from kvv.runfolder import EXAMPLE, STORE, vendor_stored
 from kvv.sides import service_of
 from kvv.store import Store, StoreError
 from kvv.verbs.documents import put
@@ -46,6 +46,7 @@ class _Row(_Report):
 class _Endpoint(_Report):
     model: str
     vendor: str
+    base_url: str = ""
 
 
 class _Run(_Report):
@@ -123,4 +124,5 @@ def _beside(run: _Run, path: Path) -> Iterator[Reading]:
 
 
 def _head(run: _Run) -> dict[str, Any]:
-    return {"run_id": run.run_id, "date": run.finished, "vendor": run.endpoint.vendor, "model": run.endpoint.model}
+    vendor = vendor_stored(run.endpoint.vendor, run.endpoint.base_url)
+    return {"run_id": run.run_id, "date": run.finished, "vendor": vendor, "model": run.endpoint.model}

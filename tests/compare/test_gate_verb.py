@@ -92,7 +92,7 @@ def test_what_cannot_be_told_is_exit_code_3_or_a_warning(runs: Any, call: Any) -
 def test_a_missing_baseline_has_a_message_of_its_own(runs: Any, call: Any) -> None:
     said = call("gate", runs.good)
     assert (said.code, len(said.err.splitlines())) == (2, 1)
-    assert "no baseline yet for local kimi-k3 under baselines/" in said.err
+    assert "no baseline yet for local-8000 kimi-k3 under baselines/" in said.err
     assert f"kvv baseline accept {runs.good.name}" in said.err
 
 
@@ -114,6 +114,19 @@ def test_only_accept_changes_the_baseline_and_gate_finds_it(runs: Any, call: Any
     assert (itself.code, "gate a later run" in itself.err) == (2, True)
     listed = json.loads(call("baseline", "list", "--format", "json").out)
     assert [(row["run_id"], row["note"]) for row in listed] == [(runs.good.name, "first")]
+
+
+def test_a_baseline_that_was_accepted_before_ports_were_told_apart_is_found_by_its_address(runs: Any, call: Any, policy: str) -> None:
+    from kvv.sides import finished, side_of
+
+    with finished(str(runs.good), None) as (store, _):
+        good = side_of(store)
+    write_baseline(Path("baselines"), Baseline(side=replace(good, vendor="local"), accepted="2026-01-01T00:00:00Z"))
+    assert gated(call, runs.same, "--policy", policy)[0] == 0
+    other = replace(good, run_id="other", vendor="local", base_url="http://127.0.0.1:8001/v1")
+    write_baseline(Path("elsewhere"), Baseline(side=other, accepted="2026-01-01T00:00:00Z"))
+    said = call("gate", runs.same, "--policy", policy, "--baselines", "elsewhere")
+    assert (said.code, "no baseline yet for local-8000" in said.err) == (2, True)
 
 
 def test_a_failed_run_is_accepted_only_by_force(runs: Any, call: Any) -> None:

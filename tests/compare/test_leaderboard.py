@@ -85,7 +85,7 @@ def test_the_public_columns_come_first_and_in_their_order(sides: Any) -> None:
 
 
 def test_real_runs_make_a_table_with_n_interval_sampling_and_date(runs: Any, call: Any) -> None:
-    said = call("leaderboard", runs.good.parent, runs.bad, runs.same, "--format", "json")
+    said = call("leaderboard", runs.good.parent, runs.bad, runs.same, "--all", "--format", "json")
     assert said.code == 0, said.err
     found = json.loads(said.out)
     assert {row["run_id"] for row in found["rows"]} == {runs.good.name, runs.same.name, runs.bad.name}
@@ -112,7 +112,7 @@ def test_a_submission_is_complete_checkable_and_readable_again(runs: Any, call: 
     assert Path("send/report.json").read_bytes() == (runs.good / "report.json").read_bytes()
     assert "not comparable" in Path("send/SUBMISSION.md").read_text()
     # the receiver pairs it with runs of his own, case by case
-    found = json.loads(call("leaderboard", "send", runs.bad, "--format", "json").out)
+    found = json.loads(call("leaderboard", "send", runs.bad, "--all", "--format", "json").out)
     assert [len(way["rows"]) for way in found["tie_groups"][0]["ways"]] == [2]
     again = call("leaderboard", runs.good, "--submission", "send")
     assert (again.code, "no empty folder" in again.err) == (2, True)
