@@ -152,7 +152,7 @@ def test_a_night_that_never_reached_the_model_is_no_value_of_any_series(runs: An
     assert asked.code == 2
     found = json.loads(call("history", "nights", "--format", "json").out)
     (unread,) = found["apart"]
-    assert "404" in unread["reason"]
+    assert "no such path" in unread["reason"]
     assert found["runs"] == 2
     assert {value["run_id"] for series in found["series"] for value in series["values"]} == {runs.good.name}
 
