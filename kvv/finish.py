@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from kvv.runview import PlannedVerdicts, build_view
 from kvv.store import Store, WriteError
 from kvv.suite import Result, SuiteKind
 
+#: is given a run that has ended, with its folder
+Tell = Callable[[RunConfig, RunView, Path], None]
 #: the disk is full, over quota, or failed: nothing the user wrote on the command line
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
@@ -47,10 +50,10 @@ FORMATS = {
 }
 
 
-def finish(job: Job, store: Store, folder: Path, ending: Ending) -> int:
-    """Store the end, write the reports, print the verdict; the run's exit code."""
+def finish(job: Job, store: Store, folder: Path, ending: Ending, tell: Tell | None = None) -> int:
+    """Store the end, write the reports, print the verdict (or give it to ``tell`` instead); the run's exit code."""
     record_ending(store, ending)
-    return write_reports(job.config, store, folder)
+    return write_reports(job.config, store, folder, tell)
 
 
 def record_ending(store: Store, ending: Ending) -> None:
@@ -61,7 +64,7 @@ def record_ending(store: Store, ending: Ending) -> None:
     store.flush()
 
 
-def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
+def write_reports(config: RunConfig, store: Store, folder: Path, tell: Tell | None = None) -> int:
     view = build_view(store)
     try:
         for name, render in FILES.items():
@@ -70,7 +73,7 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     except OSError as error:
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
         raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
-    say(config, view, folder)
+    (tell or say)(config, view, folder)
     if config.as_reference:
         write_as_reference(Path(config.as_reference), store, view)
     return view.run.exit_code
@@ -104,20 +107,20 @@ def _say(config: RunConfig, view: RunView, folder: Path) -> None:
         sys.stdout.flush()
         return
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        _tell_github(view)
+        tell_github(github.workflow_commands(view), github.render(view))
     sys.stdout.write(text.brief(view) if config.quiet else text.render(view))
     sys.stdout.write(f"{'' if config.quiet else chr(10)}{text.plain(str(folder))}\n")
     sys.stdout.flush()
 
 
-def _tell_github(view: RunView) -> None:
-    """Annotations beside the job's log, and the report as the step's summary."""
-    sys.stdout.write(github.workflow_commands(view))
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
+def tell_github(commands: str, summary: str) -> None:
+    """Annotations beside the job's log, and a text for the step's summary."""
+    sys.stdout.write(commands)
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
         try:
-            with Path(summary).open("a", encoding="utf-8", newline="\n") as out:
-                out.write(github.render(view))
+            with Path(path).open("a", encoding="utf-8", newline="\n") as out:
+                out.write(summary)
         except OSError as error:
             print(f"the step summary cannot be written: {error.strerror or error}", file=sys.stderr)
 

@@ -38,6 +38,7 @@ from kvv.stats.power import (
     failing_difference,
     more_samples,
     pass_probability,
+    repeated_alarm,
     required_n,
 )
 from kvv.stats.sequential import bound_confidence, crossing_probability, equal_looks, obrien_fleming
@@ -77,6 +78,7 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "pass_probability",
+    "repeated_alarm",
     "required_n",
     "t_quantile",
     "tango_interval",

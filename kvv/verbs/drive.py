@@ -14,7 +14,7 @@ from rich.console import Console
 
 from kvv import __version__
 from kvv.config import ConfigError, RunConfig
-from kvv.finish import finish
+from kvv.finish import Tell, finish
 from kvv.job import Job, guard, prepare
 from kvv.progress import LiveProgress, PlainProgress
 from kvv.reach import WRONG_ADDRESS, advice
@@ -31,7 +31,8 @@ from kvv.verbs.plan import plan_table
 SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
 
 
-def start(config: RunConfig, *, contract_only: bool) -> int:
+def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -> int:
+    """A new run; its exit code. ``tell`` is given the ended run in place of standard output."""
     job, part = sharded(prepare(config, contract_only=contract_only))
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
     if part is not None:
@@ -45,7 +46,7 @@ def start(config: RunConfig, *, contract_only: bool) -> int:
         print(WARNING, file=sys.stderr)
     check_endpoints(job)
     store, folder = _begin(job, part)
-    return _drive(job, store, folder, resumed=False)
+    return _drive(job, store, folder, resumed=False, tell=tell)
 
 
 def _begin(job: Job, part: Mapping[str, Any] | None) -> tuple[Store, Path]:
@@ -101,12 +102,12 @@ def _same_plan(job: Job, store: Store) -> None:
         raise ConfigError(f"RUN: its {len(known)} cases are not the {len(planned)} that the same options give now: data, profile or version changed")
 
 
-def _drive(job: Job, store: Store, folder: Path, *, resumed: bool) -> int:
+def _drive(job: Job, store: Store, folder: Path, *, resumed: bool, tell: Tell | None = None) -> int:
     """Runs, finishes, and says how to go on where something was left open."""
     try:
         with store:
             ending = _executed(job, store, resumed=resumed)
-            code = finish(job, store, folder, ending)
+            code = finish(job, store, folder, ending, tell)
     except WriteError as error:
         raise WriteError(f"{error}; what was answered before is kept: free some space, then continue with: {continuation(folder)}") from error
     except KeyboardInterrupt:
