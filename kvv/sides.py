@@ -26,6 +26,8 @@ PROVIDER = "provider"
 #: purposes of requests that a case sends to know whether anybody is there
 SIDE_QUESTIONS = frozenset({"control", LIVENESS})
 ANSWER_TEXT = 1_500
+#: where a suite with several public sets says which one was asked
+EDITIONS = {"beam": "size", "mmmu_pro": "config", "swebench": "benchmark"}
 
 
 @contextmanager
@@ -69,7 +71,8 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
             title=suite.title,
             facts=_facts(entry, view, suite.id),
             fixture=bool(entry["dataset"] and entry["dataset"]["fixture"]),
-            failures=_failures(view, suite.id),
+            failures=str(_comparability(view, suite.id).get("failures_in_denominator") or ""),
+            edition=str(_comparability(view, suite.id).get(EDITIONS.get(suite.id, "")) or ""),
             rows=_rows(view, suite.id),
             cases=_cases(pairs, recorded.context.references),
         )
@@ -95,7 +98,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
 def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any]:
     dataset, settings = entry["dataset"], dict(entry["settings"])
     extra = {key: value for key, value in (settings.get("extra_body") or {}).items() if key != PROVIDER}
-    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+    said = _comparability(view, suite)
     sampling = {key: value for key, value in settings.items() if key not in NOT_SAMPLING} | {"extra_body": extra, "preset": view.run.preset}
     return {
         "data": None if dataset is None else dataset["sha256"] or dataset["revision"],
@@ -106,9 +109,9 @@ def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any
     }
 
 
-def _failures(view: RunView, suite: str) -> str:
-    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
-    return str(said.get("failures_in_denominator") or "")
+def _comparability(view: RunView, suite: str) -> Mapping[str, Any]:
+    """What the suite's primary row says of its comparability."""
+    return next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
 
 
 def _rows(view: RunView, suite: str) -> tuple[Row, ...]:

@@ -54,7 +54,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult:
-    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable."""
+    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable. ``edition`` names
+    the public set, of a suite that has several (a size of BEAM, a config of MMMU Pro, DeepSWE)."""
 
     id: str
     kind: SuiteKind
@@ -62,6 +63,7 @@ class SuiteResult:
     facts: Mapping[str, Any]
     fixture: bool = False
     failures: str = ""
+    edition: str = ""
     rows: tuple[Row, ...] = ()
     cases: Mapping[str, CaseResult] = field(default_factory=dict)
 

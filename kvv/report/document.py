@@ -43,7 +43,7 @@ class Unit(StrEnum):
 class Estimate:
     """A measured number. ``low`` and ``high`` are its 95 % interval unless the column says otherwise; ``n`` is what it rests on.
 
-    ``exact``: a count or a sum that has no interval.
+    ``exact``: a count or a sum that has no interval; ``bare``: a number that somebody else states without interval and n.
     """
 
     value: float | None
@@ -52,11 +52,14 @@ class Estimate:
     n: int = 0
     unit: Unit = Unit.SHARE
     exact: bool = False
+    bare: bool = False
 
     def __str__(self) -> str:
         if self.value is None:
-            return f"– (n {self.n})"
+            return "–" if self.bare else f"– (n {self.n})"
         number = written(self.value, self.unit)
+        if self.bare:
+            return number
         if self.exact:
             return f"{number} (n {self.n})"
         interval = "[–]" if self.low is None or self.high is None else f"[{written(self.low, self.unit)}, {written(self.high, self.unit)}]"
@@ -219,7 +222,7 @@ def csv_text(document: Document) -> str:
             line: list[Any] = [table.name]
             for value, estimate in zip(row, wide, strict=True):
                 if isinstance(value, Estimate):
-                    line += [value.value, value.low, value.high, value.n]
+                    line += [value.value, value.low, value.high, None if value.bare else value.n]
                 else:
                     line += [_csv_value(value), *([None] * 3 if estimate else [])]
             writer.writerow(line)
