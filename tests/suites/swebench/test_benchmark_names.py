@@ -15,7 +15,7 @@ from kvv.suites.swebench.rows import Tally, comparability
 def tallied(*commits: bool) -> Tally:
     tally = Tally()
     for number, task in enumerate(commits):
-        inputs: dict[str, Any] = {"instance": f"i{number}", "commits": task, "sandbox": {}, "agent": "a 1", "mode": "tools"}
+        inputs: dict[str, Any] = {"instance": f"i{number}", "commits": task, "sandbox": {}, "agent": "a 1", "mode": "tools", "known_bad": ""}
         case = Case(
             id=f"swebench/i{number}", suite="swebench", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="1", inputs=inputs
         )
