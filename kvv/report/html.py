@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from urllib.parse import quote
@@ -45,7 +45,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row of the lists; ``texts`` are (title, text) pairs, empty for a row without detail."""
+    """One row of the lists; ``texts`` are (title, text) pairs, empty for a row without detail. ``above``: it stands above with its texts."""
 
     id: str
     anchor: str
@@ -60,6 +60,7 @@ class Case:
     source: str
     evidence: tuple[tuple[str, str], ...]
     texts: tuple[tuple[str, str], ...]
+    above: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +91,8 @@ def render(view: RunView) -> str:
         quality={g.id: g for g in quality},
         rows=[(stat, _plot(stat), _breakdown(stat)) for stat in view.decision.stats],
         findings=[(f, _anchor("rule", f.rule)) for f in _ranked(view.decision.findings)],
-        failed=_failed(view),
-        listings=_listings(view),
+        failed=(failed := _failed(view)),
+        listings=_listings(view, {case.anchor for case in failed.rows}),
         timing=_timing_rows(view),
         shown_metric=shown_metric,
         comparability=[(s, sorted((k, v) for k, v in s.comparability.items() if v is not None)) for s in view.decision.stats if s.primary],
@@ -210,7 +211,8 @@ def _failed(view: RunView) -> Listing:
     return Listing(suite="", outcome="fail", total=len(rows), rows=shown, left_out=len(rows) - len(shown))
 
 
-def _listings(view: RunView) -> list[Listing]:
+def _listings(view: RunView, above: Set[str]) -> list[Listing]:
+    """``above``: the anchors of the cases that are shown with their texts; a line here leads there."""
     groups: dict[tuple[str, Outcome], list[CheckRow]] = {}
     for row in view.checks:
         groups.setdefault((row.case.suite, row.verdict.outcome), []).append(row)
@@ -219,7 +221,8 @@ def _listings(view: RunView) -> list[Listing]:
     found = []
     for suite, outcome in sorted(groups, key=lambda key: (suites.index(key[0]), order.index(key[1]))):
         rows = groups[suite, outcome]
-        shown = tuple(_case(r, view, detailed=False) for r in rows[:LISTED])
+        lines = (_case(r, view, detailed=False) for r in rows[:LISTED])
+        shown = tuple(replace(line, above=line.anchor in above) for line in lines)
         found.append(Listing(suite=plain(suite, 60), outcome=outcome.value, total=len(rows), rows=shown, left_out=len(rows) - len(shown)))
     return found
 
@@ -230,7 +233,8 @@ def _listings(view: RunView) -> list[Listing]:
 def _timing_rows(view: RunView) -> list[tuple[str, Quantiles]]:
     t = view.timing
     tiers: list[tuple[str, Quantiles | None]] = [
-        (f"– prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"– prompts from {p.low:,} tokens", p.ttft_ms) for p in t.by_prompt_tokens
+        (f"– prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"– prompts of {p.low:,} tokens and more", p.ttft_ms)
+        for p in t.by_prompt_tokens
     ]
     rows = [("Time to first token, ms", t.ttft_ms), *tiers, ("Between tokens, ms", t.itl_ms), ("Output tokens a second", t.output_tps)]
     return [(name, q) for name, q in [*rows, ("End to end, ms", t.e2e_ms)] if q is not None]

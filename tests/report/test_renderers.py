@@ -148,7 +148,7 @@ def test_ten_thousand_cases_make_a_bounded_page(views: Any) -> None:
     assert len(out) < 8_000_000
     assert "more failed cases are listed below without their texts" in out
     assert out.count('<details class="case row"') == html.DETAILED
-    assert out.count('<li class="row">') <= 5 * html.LISTED
+    assert out.count('<li class="row"') <= 5 * html.LISTED
     assert len(markdown.render(view)) < 500_000
     assert len(text.render(view).splitlines()) < 80
     assert len(json.loads(json_report.render(view))["checks"]) == 10_099
