@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
@@ -98,7 +98,8 @@ def build_view(store: Store) -> RunView:
     if meta.get("imported"):
         stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)
-    timing = timing_of(_fed(latency, _answers(store)))
+    agentic = frozenset(recorded.suite.id for recorded in every if "sandbox" in recorded.suite.needs)
+    timing = timing_of(_fed(latency, _answers(store, agentic)))
     upstreams = _upstreams(store)
     evidence = _evidence(store, meta, every, stats, upstreams)
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
@@ -139,9 +140,7 @@ def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, A
     )
 
 
-def _evidence(
-    store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], upstreams: Mapping[str, int]
-) -> Evidence:
+def _evidence(store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], upstreams: Mapping[str, int]) -> Evidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
     return Evidence(
@@ -227,10 +226,11 @@ def _upstreams(store: Store) -> dict[str, int]:
     return found if set(found) == {"unnamed"} else {name: count for name, count in found.items() if name != "unnamed"}
 
 
-def _answers(store: Store) -> Iterator[Answer]:
+def _answers(store: Store, agentic: Set[str]) -> Iterator[Answer]:
     for sample in store.timing_samples():
         yield Answer(
             prompt_tokens=sample.prompt_tokens or 0,
+            workload="agentic" if sample.case.split("/", 1)[0] in agentic else "chat",
             ttft_ms=sample.first_token_ms if sample.stream else None,
             itl_ms=sample.itl_p50_ms,
             output_tps=sample.tokens_per_s,

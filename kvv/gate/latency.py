@@ -8,6 +8,9 @@ from kvv.model import Area, Gate, Level, Outcome
 from kvv.policy import Measure, Policy, ServiceLevel
 from kvv.stats.interval import exact_lower, exact_upper
 
+#: how the gates' ids begin
+SERVICE = "service/"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -53,7 +56,7 @@ class LatencyTally:
     def _gate(self, level: ServiceLevel, kept: int, n: int) -> Gate:
         alpha = self._policy.alpha
         sign = "at least" if level.measure is Measure.OUTPUT_TPS else "at most"
-        wanted = f"{level.measure.value} {sign} {level.limit:g} for {100 * level.share:g} %"
+        wanted = f"{level.measure.value} {sign} {level.limit:g} for {100 * level.share:g} %{_of(level)}"
         if not n:
             decision, reason = Outcome.INCONCLUSIVE, f"nothing-measured: no answer falls under it ({wanted})"
         else:
@@ -63,5 +66,18 @@ class LatencyTally:
             confidence = 100 * (1 - 2 * alpha)
             reason = f"{code}: {kept} of {n} answers ({confidence:g} % interval {100 * low:.1f} to {100 * high:.1f} %) kept {wanted}"
         return Gate(
-            id=f"service/{level.id}", area=Area.LATENCY, level=Level.MUST, decision=decision, reason=reason, method="share, one-sided Clopper-Pearson"
+            id=f"{SERVICE}{level.id}",
+            area=Area.LATENCY,
+            level=Level.MUST,
+            decision=decision,
+            reason=reason,
+            method="share, one-sided Clopper-Pearson",
         )
+
+
+def _of(level: ServiceLevel) -> str:
+    """Of which answers, "" for all."""
+    least, most = level.min_prompt_tokens, level.max_prompt_tokens
+    prompts = f"prompts of {least:,} to {most:,} tokens" if most else f"prompts of {least:,} tokens and more" if least else ""
+    whose = " ".join(filter(None, [level.workload, "answers"])) + (f" with {prompts}" if prompts else "")
+    return f" of {whose}" if level.workload or prompts else ""

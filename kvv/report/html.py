@@ -78,7 +78,7 @@ def render(view: RunView) -> str:
     """The page; the same view gives the same bytes."""
     script = _source("script.js.j2")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    contract = [g for g in view.decision.gates if g.id.split("/", 1)[0] not in view.benchmarks]
+    contract = [g for g in view.decision.gates if g.id.split("/", 1)[0] not in view.benchmarks and g not in view.service]
     quality = [g for g in view.decision.gates if g.id.split("/", 1)[0] in view.benchmarks]
     page = _environment().get_template("report.html.j2")
     return page.render(
@@ -236,5 +236,6 @@ def _timing_rows(view: RunView) -> list[tuple[str, Quantiles]]:
         (f"– prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"– prompts of {p.low:,} tokens and more", p.ttft_ms)
         for p in t.by_prompt_tokens
     ]
-    rows = [("Time to first token, ms", t.ttft_ms), *tiers, ("Between tokens, ms", t.itl_ms), ("Output tokens a second", t.output_tps)]
+    workloads: list[tuple[str, Quantiles | None]] = [(f"– {name}", q) for name, q in t.itl_by_workload if len(t.itl_by_workload) > 1]
+    rows = [("Time to first token, ms", t.ttft_ms), *tiers, ("Between tokens, ms", t.itl_ms), *workloads, ("Output tokens a second", t.output_tps)]
     return [(name, q) for name, q in [*rows, ("End to end, ms", t.e2e_ms)] if q is not None]
