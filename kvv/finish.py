@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from kvv.config import ConfigError, RunConfig
 from kvv.job import Job
 from kvv.kvv_map import load_map
 from kvv.record import now, recorded_suites
-from kvv.references import ASKED, Header, write_reference
+from kvv.references import ASKED, Header, ReferenceError, Written, check_writable, write_reference
 from kvv.report import csv, github, html, junit, leaderboard, markdown, text
 from kvv.report import json as report_json
 from kvv.report import kvv as report_kvv
@@ -23,6 +24,7 @@ from kvv.runview import PlannedVerdicts, build_view
 from kvv.store import Store, WriteError
 from kvv.suite import Result, SuiteKind
 
+EXIT_USAGE = 2
 #: is given a run that has ended, with its folder
 Tell = Callable[[RunConfig, RunView, Path], None]
 #: the disk is full, over quota, or failed: nothing the user wrote on the command line
@@ -74,9 +76,7 @@ def write_reports(config: RunConfig, store: Store, folder: Path, tell: Tell | No
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
         raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
     (tell or say)(config, view, folder)
-    if config.as_reference:
-        write_as_reference(Path(config.as_reference), store, view)
-    return view.run.exit_code
+    return _referenced(Path(config.as_reference), store, view, folder) if config.as_reference else view.run.exit_code
 
 
 def write_suite_files(store: Store, folder: Path) -> None:
@@ -125,8 +125,42 @@ def tell_github(commands: str, summary: str) -> None:
             print(f"the step summary cannot be written: {error.strerror or error}", file=sys.stderr)
 
 
-def write_as_reference(path: Path, store: Store, view: RunView) -> None:
-    """Per-case results of the run's benchmarks, for `--reference`."""
+def check_reference(config: RunConfig) -> None:
+    """ConfigError, before anything is asked, where --as-reference names what cannot be written."""
+    if config.as_reference:
+        try:
+            check_writable(Path(config.as_reference))
+        except OSError as error:
+            raise ConfigError(f"--as-reference: cannot write {config.as_reference}: {error.strerror or error}") from error
+
+
+def _referenced(path: Path, store: Store, view: RunView, folder: Path) -> int:
+    """Writes the reference and says so, last of all; the run's exit code, or 2 where no reference came of a run that passed."""
+    code = view.run.exit_code
+    try:
+        written = write_as_reference(path, store, view)
+    except ReferenceError as error:
+        _tell(f"--as-reference: {error}")
+        return code or EXIT_USAGE
+    except OSError as error:
+        wrong = f"--as-reference: cannot write {path}: {error.strerror or error}"
+        if error.errno in DISK_ERRORS:
+            raise WriteError(wrong) from error
+        _tell(f"{wrong}; the run is kept: `kvv resume {shlex.quote(str(folder))}` writes it again")
+        return EXIT_USAGE
+    held = ", ".join(f"{suite.suite} ({suite.usable} of {suite.samples} samples, {suite.cases} cases)" for suite in written)
+    about = f"; exit code {code} is this run's own verdict ({view.decision.outcome.value}), which a reference does not need" if code else ""
+    _tell(f"wrote the reference {path}: {held}{about}")
+    return code
+
+
+def _tell(line: str) -> None:
+    """On standard error, even under -q: what follows depends on it."""
+    print(text.plain(f"kvv: {line}", 1_000), file=sys.stderr, flush=True)
+
+
+def write_as_reference(path: Path, store: Store, view: RunView) -> list[Written]:
+    """Per-case results of the run's benchmarks, for `--reference`. Raises ReferenceError and OSError."""
     meta = store.meta()
     pairs = (
         pair
@@ -144,7 +178,4 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> None:
         data_sha256=digests,
         asked={} if meta.get("imported") else {entry["id"]: {name: entry["settings"].get(name) for name in ASKED} for entry in meta["suites"]},
     )
-    try:
-        write_reference(path, header, pairs)
-    except OSError as error:
-        raise ConfigError(f"--as-reference: cannot write {path}: {error.strerror or error}") from error
+    return write_reference(path, header, pairs)

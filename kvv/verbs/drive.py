@@ -14,7 +14,7 @@ from rich.console import Console
 
 from kvv import __version__
 from kvv.config import ConfigError, RunConfig
-from kvv.finish import Tell, finish
+from kvv.finish import Tell, check_reference, finish
 from kvv.job import Job, guard, prepare
 from kvv.progress import LiveProgress, PlainProgress
 from kvv.reach import WRONG_ADDRESS, advice
@@ -45,6 +45,7 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
     if job.sandbox == "none":
         print(WARNING, file=sys.stderr)
     check_endpoints(job)
+    check_reference(config)
     store, folder = _begin(job, part)
     return _drive(job, store, folder, resumed=False, tell=tell)
 
@@ -73,6 +74,7 @@ def _abandon(store: Store) -> None:
 
 def go_on(folder: Path, config: RunConfig) -> int:
     """Continues a stored run. ConfigError for a store that is damaged, locked, or was made of other questions."""
+    check_reference(config)
     try:
         with ExitStack() as undo:
             store = undo.enter_context(Store.open(folder / STORE))
