@@ -40,6 +40,14 @@ class _Report(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+class _Look(_Report):
+    """Of a run with early stopping: at which look the row's suite was ended, where it was."""
+
+    number: int = 0
+    of: int = 0
+    stopped: bool = False
+
+
 class _Row(_Report):
     id: str
     metric: str
@@ -49,6 +57,7 @@ class _Row(_Report):
     n_concluded: int
     n_planned: int
     comparability: dict[str, Any]
+    look: _Look | None = None
 
 
 class _Endpoint(_Report):
@@ -89,6 +98,9 @@ class _Run(_Report):
         """Why a value of this suite (of any, where None) is of less than what was planned, "" where it is of all."""
         if part := PART.search(self.coverage):
             return part[0]
+        look = next((row.look for row in self.suites if row.look and row.look.stopped and suite in (None, row.id)), None)
+        if look is not None:
+            return f"stopped early, at look {look.number} of {look.of}: not all that was planned was asked"
         listed = [check.reason for check in self.checks if suite in (None, check.suite)]
         codes = [reason for reason in listed if reason in NEVER_ASKED]
         # a report lists so many samples of a benchmark: one that was never asked may stand beyond them

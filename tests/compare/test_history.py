@@ -163,6 +163,7 @@ def test_a_night_that_never_reached_the_model_is_no_value_of_any_series(runs: An
         ({"coverage": "1 of 1 suites, shard 2 of 8 alone (kvv merge joins them)"}, "shard 2 of 8 alone"),
         ({"partial": True, "reason": "not-run"}, "partial"),
         ({"reason": "early-stop"}, "stopped early"),
+        ({"look": {"number": 2, "of": 5, "stopped": True}}, "stopped early, at look 2 of 5"),
     ],
 )
 def test_a_part_of_a_run_is_no_night_of_a_series(runs: Any, call: Any, tmp_path: Path, change: dict[str, Any], words: str) -> None:
@@ -172,7 +173,9 @@ def test_a_part_of_a_run_is_no_night_of_a_series(runs: Any, call: Any, tmp_path:
     assert [check["suite"] for check in report["checks"]].count("ocrbench") == 0
     if "reason" in change:
         report["checks"].append({**report["checks"][0], "suite": "ocrbench", "verdict": "inconclusive", "reason": change["reason"]})
-    report |= {name: value for name, value in change.items() if name != "reason"}
+    if "look" in change:
+        report["suites"] = [{**row, "look": change["look"]} for row in report["suites"]]
+    report |= {name: value for name, value in change.items() if name not in ("reason", "look")}
     (folder / "report.json").write_text(json.dumps(report), "utf-8")
     found = json.loads(call("history", "nights", "--format", "json").out)
     assert [row["metric"] for row in found["apart"]] == ["ocrbench accuracy"]
