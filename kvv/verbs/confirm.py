@@ -25,8 +25,8 @@ from kvv.suite import SuiteKind
 FOLDER = "confirming"
 #: options of the gate that bound the fresh measurement; those not given are the run's own
 BOUNDS = ("deadline", "max_cost", "max_requests", "max_tokens_total", "yes", "base_url")
-#: options of a run that its confirmation has not: what it is judged against is the gate's, and it is a run of its own
-NOT_AGAIN = ("reference", "as_reference", "reference_base_url", "shard", "policy", "early_stop", "strict", "json_output", "quiet")
+#: options of a run that its confirmation has not, beside all that name a reference: what it is judged against is the gate's
+NOT_AGAIN = frozenset({"as_reference", "shard", "policy", "early_stop", "strict", "json_output", "quiet"})
 #: failing cases of one contract suite beyond which the whole suite is asked, and exchanges looked at for one rule
 CASES, EXCHANGES = 20, 2_000
 
@@ -106,7 +106,9 @@ def bounds_of(given: Mapping[str, Any]) -> dict[str, Any]:
 def config_again(folder: Path, again: Again, bounds: Mapping[str, Any]) -> RunConfig:
     """The run's own configuration, cut down to what alarmed. ConfigError for a run that nobody can ask again, and for wrong bounds."""
     config = read_config(folder)
-    fresh = {name: RunConfig.model_fields[name].default for name in NOT_AGAIN if name in RunConfig.model_fields}
+    fresh: dict[str, Any] = {
+        name: field.default for name, field in RunConfig.model_fields.items() if name in NOT_AGAIN or name.startswith("reference")
+    }
     # the gate of parameters, where it alarmed, must not keep the alarmed benchmarks from being measured
     fresh |= {"suites": again.suites, "case": again.cases, "force": True, "out": str(folder / FOLDER)}
     return revised(config.model_copy(update=fresh), dict(bounds))
