@@ -326,6 +326,12 @@ def _plotted(chart: Chart) -> _Plotted | None:
     ends = [x for _, e, value in known for x in (value, e.low, e.high) if x is not None]
     room = max(1e-9, 0.05 * (max(ends) - min(ends))) if max(ends) > min(ends) else 0.05 * max(1e-9, abs(max(ends)))
     low, high = min(ends) - room, max(ends) + room
+    # no share is above one, and no quantity drawn here below nothing but a difference
+    if chart.unit is not Unit.POINTS and min(ends) >= 0:
+        low = max(0.0, low)
+    if chart.unit is Unit.SHARE and max(ends) <= 1:
+        high = min(1.0, high)
+    high = high if high > low else low + 1e-9
     step = 980 / max(1, len(known) - 1)
 
     def y(value: float) -> float:

@@ -154,7 +154,7 @@ def _made_before(folder: Path, config: RunConfig) -> Path | None:
     for earlier in reversed(runs_under(folder / FOLDER)):
         try:
             known = read_config(earlier)
-            if (set(known.suites), set(known.case)) != (set(config.suites), set(config.case)):
+            if (set(known.suites), set(known.case), known.base_url) != (set(config.suites), set(config.case), config.base_url):
                 continue
             with Store.open(earlier / STORE, read_only=True) as store:
                 meta = store.meta()
