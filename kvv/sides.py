@@ -71,10 +71,10 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
             title=suite.title,
             facts=_facts(entry, view, suite.id),
             fixture=bool(entry["dataset"] and entry["dataset"]["fixture"]),
-            failures=str(_comparability(view, suite.id).get("failures_in_denominator") or ""),
-            edition=str(_comparability(view, suite.id).get(EDITIONS.get(suite.id, "")) or ""),
+            failures=_failures(view, suite.id),
             rows=_rows(view, suite.id),
             cases=_cases(pairs, recorded.context.references),
+            edition=_edition(view, suite.id),
         )
     return Side(
         run_id=view.run.run_id,
@@ -98,7 +98,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
 def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any]:
     dataset, settings = entry["dataset"], dict(entry["settings"])
     extra = {key: value for key, value in (settings.get("extra_body") or {}).items() if key != PROVIDER}
-    said = _comparability(view, suite)
+    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
     sampling = {key: value for key, value in settings.items() if key not in NOT_SAMPLING} | {"extra_body": extra, "preset": view.run.preset}
     return {
         "data": None if dataset is None else dataset["sha256"] or dataset["revision"],
@@ -109,9 +109,14 @@ def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any
     }
 
 
-def _comparability(view: RunView, suite: str) -> Mapping[str, Any]:
-    """What the suite's primary row says of its comparability."""
-    return next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+def _failures(view: RunView, suite: str) -> str:
+    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+    return str(said.get("failures_in_denominator") or "")
+
+
+def _edition(view: RunView, suite: str) -> str:
+    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+    return str(said.get(EDITIONS.get(suite, "")) or "")
 
 
 def _rows(view: RunView, suite: str) -> tuple[Row, ...]:

@@ -149,12 +149,12 @@ def _why_not(side: Side) -> str:
         reasons.append("fixture data")
     if side.partial:
         reasons.append("partial")
+    if len(side.upstreams) > 1:
+        reasons.append(f"mixed-upstream: {len(side.upstreams)} answered behind one name")
     for result in side.suites.values():
         column = next((column for column in PUBLIC if column.holds(result)), None)
         if column and not result.fixture and len(result.cases) < WHOLE * column.whole:
             reasons.append(f"{column.title}: {len(result.cases)} of {column.whole} questions")
-    if len(side.upstreams) > 1:
-        reasons.append(f"mixed-upstream: {len(side.upstreams)} answered behind one name")
     return "; ".join(reasons)
 
 

@@ -174,7 +174,8 @@ def false_alarms(policy: Policy, run: Side, *, gated: Sequence[str], drift: Sequ
     """Alarms expected in 100 nights on which nothing changed, over the benchmark gates that ran, service levels and, where they fail the
     night, ``drift`` lines. Contract cases are no draws of chance and add none."""
     designs = {name: _design(run.suites[name]) for name in gated if name in run.suites and run.suites[name].cases}
-    chances = [gate.alarm for gate in forecast(policy, designs).gates]
+    alone = (policy.model_copy(update={"benchmark": (entry,)}) for entry in policy.benchmark)
+    chances = [forecast(one, designs).false_alarms / 100 for one in alone]
     chances += [policy.alpha] * len(policy.service_level)
     chances += [alpha_of(policy, run.suites[d.suite]) for d in drift]
     return FalseAlarms(first=100 * sum(chances), confirmed=100 * sum(map(repeated_alarm, chances)))

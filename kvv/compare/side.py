@@ -54,8 +54,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult:
-    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable. ``edition`` names
-    the public set, of a suite that has several (a size of BEAM, a config of MMMU Pro, DeepSWE)."""
+    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable."""
 
     id: str
     kind: SuiteKind
@@ -63,9 +62,10 @@ class SuiteResult:
     facts: Mapping[str, Any]
     fixture: bool = False
     failures: str = ""
-    edition: str = ""
     rows: tuple[Row, ...] = ()
     cases: Mapping[str, CaseResult] = field(default_factory=dict)
+    #: the public set, of a suite that has several: a size of BEAM, a config of MMMU Pro, DeepSWE
+    edition: str = ""
 
     @property
     def primary(self) -> Row | None:

@@ -18,33 +18,28 @@ F1_SD, F1_SD_PROMPTS = 0.01, 2_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateForecast:
     """Differences in the metric's own unit. ``margin_needed``: the smallest margin an identical vendor clears with the policy's power;
-    ``fails_below``: the true difference at which a vendor fails with that power; both None for an F1, which needs the official runs.
-    ``alarm``: the chance that an unchanged vendor fails it."""
+    ``fails_below``: the true difference at which a vendor fails with that power; both None for an F1, which needs the official runs."""
 
     suite: str
     margin: float
     margin_needed: float | None
     fails_below: float | None
     pass_chance: float
-    alarm: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """``pass_chance`` of the whole policy for an identical vendor."""
+    """``pass_chance`` of the whole policy for an identical vendor; ``false_alarms`` expected in 100 runs over all gates."""
 
     gates: tuple[GateForecast, ...]
     pass_chance: float
-
-    @property
-    def false_alarms(self) -> float:
-        """Expected in 100 runs over all gates."""
-        return 100 * sum(gate.alarm for gate in self.gates)
+    false_alarms: float
 
 
 def forecast(policy: Policy, designs: Mapping[str, Design]) -> Forecast:
     """For the suites planned (id -> design); benchmarks of the policy that are not planned are left out."""
     gates = []
+    alarms = 0.0
     for entry in policy.benchmark:
         design = designs.get(entry.suite)
         if design is None:
@@ -52,20 +47,19 @@ def forecast(policy: Policy, designs: Mapping[str, Design]) -> Forecast:
         alpha = entry.alpha or policy.alpha
         if entry.method == "f1":
             chance = _f1_pass(entry.margin, design.n)
-            gates.append(
-                GateForecast(suite=entry.suite, margin=entry.margin, margin_needed=None, fails_below=None, pass_chance=chance, alarm=1 - chance)
-            )
+            gates.append(GateForecast(suite=entry.suite, margin=entry.margin, margin_needed=None, fails_below=None, pass_chance=chance))
+            alarms += 1 - chance
             continue
         needed = detectable(design.se, alpha=alpha, power=policy.power)
         if entry.mode is Mode.REGRESSION:
             chance = 1 - alpha if needed <= (entry.detect or 0.0) else 0.0
-            alarm = alpha
+            alarms += alpha
         else:
             chance = pass_probability(design.se, entry.margin, alpha=alpha)
-            alarm = fail_probability(design.se, entry.margin, alpha=alpha)
+            alarms += fail_probability(design.se, entry.margin, alpha=alpha)
         below = -(entry.margin + failing_difference(design, entry.margin, alpha=alpha, power=policy.power))
-        gates.append(GateForecast(suite=entry.suite, margin=entry.margin, margin_needed=needed, fails_below=below, pass_chance=chance, alarm=alarm))
-    return Forecast(gates=tuple(gates), pass_chance=all_pass_probability([g.pass_chance for g in gates]))
+        gates.append(GateForecast(suite=entry.suite, margin=entry.margin, margin_needed=needed, fails_below=below, pass_chance=chance))
+    return Forecast(gates=tuple(gates), pass_chance=all_pass_probability([g.pass_chance for g in gates]), false_alarms=100 * alarms)
 
 
 def _f1_pass(margin: float, prompts: int) -> float:

@@ -35,6 +35,14 @@ class Answer:
                 return self.e2e_ms
 
 
+def _of(level: ServiceLevel) -> str:
+    """Of which answers, "" for all."""
+    least, most = level.min_prompt_tokens, level.max_prompt_tokens
+    prompts = f"prompts of {least:,} to {most:,} tokens" if most else f"prompts of {least:,} tokens and more" if least else ""
+    whose = " ".join(filter(None, [level.workload, "answers"])) + (f" with {prompts}" if prompts else "")
+    return f" of {whose}" if level.workload or prompts else ""
+
+
 class LatencyTally:
     """Counts, per service level, the answers that keep it. Feed it each answered exchange once."""
 
@@ -66,18 +74,5 @@ class LatencyTally:
             confidence = 100 * (1 - 2 * alpha)
             reason = f"{code}: {kept} of {n} answers ({confidence:g} % interval {100 * low:.1f} to {100 * high:.1f} %) kept {wanted}"
         return Gate(
-            id=f"{SERVICE}{level.id}",
-            area=Area.LATENCY,
-            level=Level.MUST,
-            decision=decision,
-            reason=reason,
-            method="share, one-sided Clopper-Pearson",
+            id=f"service/{level.id}", area=Area.LATENCY, level=Level.MUST, decision=decision, reason=reason, method="share, one-sided Clopper-Pearson"
         )
-
-
-def _of(level: ServiceLevel) -> str:
-    """Of which answers, "" for all."""
-    least, most = level.min_prompt_tokens, level.max_prompt_tokens
-    prompts = f"prompts of {least:,} to {most:,} tokens" if most else f"prompts of {least:,} tokens and more" if least else ""
-    whose = " ".join(filter(None, [level.workload, "answers"])) + (f" with {prompts}" if prompts else "")
-    return f" of {whose}" if level.workload or prompts else ""

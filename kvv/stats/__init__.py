@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvv.stats.confirmed import repeated_alarm
 from kvv.stats.f1 import Confusion, NullF1, mean_f1, official_null
 from kvv.stats.interval import (
     ClusteredMean,
@@ -38,7 +39,6 @@ from kvv.stats.power import (
     failing_difference,
     more_samples,
     pass_probability,
-    repeated_alarm,
     required_n,
 )
 from kvv.stats.sequential import bound_confidence, crossing_probability, equal_looks, obrien_fleming

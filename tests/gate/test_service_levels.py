@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from kvv.gate import Answer, LatencyTally
 from kvv.model import Outcome
-from kvv.policy import Policy, PolicyError, parse_policy
-from kvv.report.view import timing_of
-from kvv.runview import _answers, _fed
-from kvv.store import Store, TimingSample
+from kvv.policy import Policy
 
 
 def judged(kept: int, missed: int, **level: Any) -> Any:
@@ -53,32 +49,3 @@ def test_a_missed_service_level_fails_the_latency_area(bench: Any) -> None:
         tally.add(Answer(prompt_tokens=1, ttft_ms=5000.0))
     decision = bench.decide([bench.case("params/a", "params")], policy, latency=tally)
     assert (decision.outcome, decision.areas["latency"], decision.areas["decoding"]) == (Outcome.FAIL, Outcome.FAIL, Outcome.PASS)
-
-
-def test_a_level_of_an_unknown_workload_would_measure_nothing_and_is_refused() -> None:
-    level = {"id": "x", "measure": "itl_ms", "limit": 50, "workload": "chats"}
-    with pytest.raises(PolicyError) as error:
-        parse_policy('name = "p"\n[[service_level]]\n' + "".join(f"{name} = {value!r}\n" for name, value in level.items()), "p.toml")
-    assert "workload" in str(error.value)
-
-
-def test_the_reason_says_of_which_answers() -> None:
-    level = {"workload": "agentic", "min_prompt_tokens": 1000, "max_prompt_tokens": 8000}
-    assert "ttft_ms at most 1000 for 90 % of agentic answers with prompts of 1,000 to 8,000 tokens" in judged(0, 0, **level).reason
-    assert judged(0, 0).reason.endswith("(ttft_ms at most 1000 for 90 %)")
-
-
-def test_turns_of_an_agent_in_a_sandbox_are_the_agentic_workload() -> None:
-    class Stored:
-        def timing_samples(self) -> Iterator[TimingSample]:
-            for case, itl in (("swebench/a", 80.0), ("ocrbench/q1", 20.0), ("params/x", 30.0)):
-                yield TimingSample(
-                    case=case, sample=0, stream=True, prompt_tokens=10, cached_tokens=0, completion_tokens=9, first_token_ms=5.0, itl_p50_ms=itl,
-                    tokens_per_s=9.0, total_ms=100.0,
-                )  # fmt: skip
-
-    levels = [{"id": name, "measure": "itl_ms", "limit": 50, "workload": name} for name in ("chat", "agentic")]
-    tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": levels}))
-    timing = timing_of(_fed(tally, _answers(cast("Store", Stored()), frozenset({"swebench"}))))
-    assert ["2 of 2 answers" in tally.gates()[0].reason, "0 of 1 answers" in tally.gates()[1].reason] == [True, True]
-    assert [(name, q.n, q.p50) for name, q in timing.itl_by_workload] == [("chat", 2, 25.0), ("agentic", 1, 80.0)]
