@@ -67,6 +67,13 @@ def record_ending(store: Store, ending: Ending) -> None:
 
 
 def write_reports(config: RunConfig, store: Store, folder: Path, tell: Tell | None = None) -> int:
+    view = write_files(store, folder)
+    (tell or say)(config, view, folder)
+    return _referenced(Path(config.as_reference), store, view, folder) if config.as_reference else view.run.exit_code
+
+
+def write_files(store: Store, folder: Path) -> RunView:
+    """What every run's folder holds, made from the store alone; prints nothing."""
     view = build_view(store)
     try:
         for name, render in FILES.items():
@@ -75,8 +82,7 @@ def write_reports(config: RunConfig, store: Store, folder: Path, tell: Tell | No
     except OSError as error:
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
         raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
-    (tell or say)(config, view, folder)
-    return _referenced(Path(config.as_reference), store, view, folder) if config.as_reference else view.run.exit_code
+    return view
 
 
 def write_suite_files(store: Store, folder: Path) -> None:

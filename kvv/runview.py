@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
@@ -19,7 +19,7 @@ from kvv.model import Area, Case, FindingKind, Level, Outcome, ReferenceValue, S
 from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
 from kvv.store import Store, StoredExchange
-from kvv.suite import SuiteKind
+from kvv.suite import SuiteKind, load_suite
 
 #: how many failed samples are shown with request and answer, over all suites
 SHOWN_WITH_BYTES = 60
@@ -98,8 +98,7 @@ def build_view(store: Store) -> RunView:
     if meta.get("imported"):
         stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)
-    agentic = frozenset(recorded.suite.id for recorded in every if "sandbox" in recorded.suite.needs)
-    timing = timing_of(_fed(latency, _answers(store, agentic)))
+    timing = timing_of(_fed(latency, _answers(store)))
     upstreams = _upstreams(store)
     evidence = _evidence(store, meta, every, stats, upstreams)
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
@@ -226,7 +225,8 @@ def _upstreams(store: Store) -> dict[str, int]:
     return found if set(found) == {"unnamed"} else {name: count for name, count in found.items() if name != "unnamed"}
 
 
-def _answers(store: Store, agentic: Set[str]) -> Iterator[Answer]:
+def _answers(store: Store) -> Iterator[Answer]:
+    agentic = {entry["id"] for entry in store.meta()["suites"] if "sandbox" in load_suite(entry["id"]).needs}
     for sample in store.timing_samples():
         yield Answer(
             prompt_tokens=sample.prompt_tokens or 0,

@@ -34,6 +34,9 @@ def test_the_reason_says_of_which_answers() -> None:
 
 def test_turns_of_an_agent_in_a_sandbox_are_the_agentic_workload() -> None:
     class Stored:
+        def meta(self) -> dict[str, Any]:
+            return {"suites": [{"id": name} for name in ("swebench", "ocrbench", "params")]}
+
         def timing_samples(self) -> Iterator[TimingSample]:
             for case, itl in (("swebench/a", 80.0), ("ocrbench/q1", 20.0), ("params/x", 30.0)):
                 yield TimingSample(
@@ -43,6 +46,6 @@ def test_turns_of_an_agent_in_a_sandbox_are_the_agentic_workload() -> None:
 
     levels = [{"id": name, "measure": "itl_ms", "limit": 50, "workload": name} for name in ("chat", "agentic")]
     tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": levels}))
-    timing = timing_of(_fed(tally, _answers(cast("Store", Stored()), frozenset({"swebench"}))))
+    timing = timing_of(_fed(tally, _answers(cast("Store", Stored()))))
     assert ["2 of 2 answers" in tally.gates()[0].reason, "0 of 1 answers" in tally.gates()[1].reason] == [True, True]
     assert [(name, q.n, q.p50) for name, q in timing.itl_by_workload] == [("chat", 2, 25.0), ("agentic", 1, 80.0)]
