@@ -152,6 +152,8 @@ def _second(arguments: argparse.Namespace, held: _Held, side: Side, folder: Path
         named, where = _side(arguments.confirm, arguments.out, "--confirm")
         if where.resolve() == folder.resolve():
             raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
+        if named.model != side.model:
+            raise ConfigError(f"--confirm: is of the model {plain(named.model, 80)}, the run of {plain(side.model, 80)}")
         if unlike := refused(differences([held.accepted[0], named]), held.allowed):
             raise ConfigError(f"--confirm: {unlike[0].text}")
         return _Second(confirmation=Confirmation(side=named), decision=_view(where, held.policy, held.accepted, named).decision)

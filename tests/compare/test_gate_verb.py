@@ -194,6 +194,19 @@ def test_an_alarm_that_a_second_run_does_not_repeat_decides_nothing(runs: Any, c
     assert (said.code, "fresh measurement" in said.err) == (2, True)
 
 
+def test_a_run_of_another_model_confirms_nothing(runs: Any, call: Any, policy: str, tmp_path: Path) -> None:
+    import shutil
+
+    from kvv.store import Store
+
+    other = shutil.copytree(runs.same, tmp_path / "other")
+    with Store.open(other / "store.sqlite") as store:
+        store.set_meta("model", "kimi-k2")
+    said = call("gate", runs.bad, "--baseline", runs.good, "--policy", policy, "--confirm", other)
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "--confirm: is of the model kimi-k2, the run of kimi-k3" in said.err
+
+
 def decision(*outcomes: Outcome) -> Decision:
     gates = tuple(Gate(id=f"g{i}", area=Area.ACCURACY, level=Level.MUST, decision=o, reason="r") for i, o in enumerate(outcomes))
     return Decision(
