@@ -12,21 +12,24 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kvv.gate import Collector, Evidence, SuiteRun, decide
+from kvv.gate import Collector, Evidence, Look, SuiteRun, decide, decide_look
+from kvv.looks import LookPlan, plan_looks
 from kvv.metrics import Metric, mean_stat, mean_stats
 from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
+from kvv.plan import PlannedSuite
 from kvv.policy import Policy, load_policy
-from kvv.stats import Design, bca_interval, equal_looks, failing_difference, obrien_fleming, tango_limits, tango_z
+from kvv.profile import load_profile
+from kvv.stats import Design, bca_interval, failing_difference, tango_limits
 from kvv.stats.interval import ClusterSum, clustered_mean, normal_quantile
 from kvv.stats.paired import PairedCase, paired_difference
-from kvv.suite import ReferenceRun, SuiteKind
+from kvv.suite import Context, ReferenceRun, Settings, SuiteKind, load_suite
 
 Floats = NDArray[np.float64]
 
@@ -148,42 +151,6 @@ def _multinomial_coverage(rng: np.random.Generator, runs: int) -> Row:
     return at_least("90 % interval covers, fresh questions in every run, loss of 3.6 points", rate, 0.9, runs)
 
 
-def early(rng: np.random.Generator, runs: int) -> list[Row]:
-    """Five O'Brien-Fleming looks on Tango's Z, questions in random order, against one look at the end."""
-    margin = _margin("ocrbench")
-    p = ocr_questions(rng)
-    bounds = obrien_fleming(ALPHA, equal_looks(5))
-
-    def simulate(vendor: Floats) -> tuple[float, float, float]:
-        passed = failed = asked = 0
-        for _ in range(runs):
-            order = rng.permutation(OCR_N)
-            v, r = rng.random(OCR_N) < vendor, rng.random(OCR_N) < p
-            gained, lost = np.cumsum((v & ~r)[order]), np.cumsum((~v & r)[order])
-            for look, bound in enumerate(bounds, start=1):
-                n = look * OCR_N // 5
-                z = float(tango_z(gained[n - 1], lost[n - 1], n, -margin))
-                if abs(z) >= bound:
-                    break
-            passed += z >= bound
-            failed += z <= -bound
-            asked += n
-        return passed / runs, failed / runs, 1 - asked / runs / OCR_N
-
-    passed, _, saved = simulate(p)
-    at_margin, _, _ = simulate(spread(p, margin, rng))
-    design = Design(n=OCR_N, sigma2=float((p * (1 - p)).mean()))
-    bad = margin + failing_difference(design, margin, alpha=ALPHA, power=0.95)
-    _, failed, saved_bad = simulate(spread(p, bad, rng))
-    return [
-        at_least("five looks: identical vendor passes", passed, 0.95),
-        at_least("five looks: questions saved, identical vendor", saved, 0.20),
-        at_most("five looks: vendor at the margin passes", at_margin, 0.05, runs),
-        at_least(f"five looks: vendor {100 * bad:.2f} points worse fails", failed, 0.93),
-        at_least("five looks: questions saved, that vendor", saved_bad, 0.01),
-    ]
-
-
 # --- repeats -----------------------------------------------------------------------------------------
 
 
@@ -263,7 +230,18 @@ def vendor_run(suite: Simulated, p: Floats, rng: np.random.Generator) -> list[tu
     found = []
     for i, row in enumerate(scores):
         name = f"{suite.id}/{i}"
-        case = Case(id=name, suite=suite.id, area=Area.ACCURACY, level=Level.MUST, requirement="", source="", since="1", inputs={})
+        chat = f"conversation {i // 20}" if suite.id == "beam" else ""
+        case = Case(
+            id=name,
+            suite=suite.id,
+            area=Area.ACCURACY,
+            level=Level.MUST,
+            requirement="",
+            source="",
+            since="1",
+            inputs={"block": chat} if chat else {},
+            cluster=chat,
+        )
         for sample, x in enumerate(row):
             outcome = Outcome.PASS if x > 0 or suite.key == "triggered" else Outcome.FAIL
             found.append((case, Verdict(case=name, sample=sample, outcome=outcome, values={suite.key: float(x)})))
@@ -276,41 +254,163 @@ def row_of(suite: Simulated, verdicts: list[tuple[Case, Verdict]]) -> Stat:
     return mean_stats(suite.id, [Metric(metric="accuracy", key=suite.key, primary=True)], verdicts)[0]
 
 
-def judge(policy: Policy, suites: list[Simulated], worse: dict[str, Floats], rng: np.random.Generator) -> tuple[Outcome, dict[str, Outcome]]:
-    """One run of the whole policy; ``worse`` gives a suite other success probabilities than the official endpoint's."""
+def judge(
+    policy: Policy, suites: list[Simulated], worse: dict[str, Floats], rng: np.random.Generator, *, looks: Mapping[str, LookPlan] | None = None
+) -> Judged:
+    """One run of the whole policy; ``worse`` gives a suite other success probabilities than the official endpoint's.
+
+    Suites with ``looks`` are asked part by part and end where ``decide_look`` ends them, as a run with ``--early-stop`` does.
+    """
     collector = Collector(policy, [SuiteRun(id=s.id, kind=SuiteKind.BENCHMARK) for s in suites], date(2026, 1, 1))
-    stats, references = [], {}
+    seed = int(rng.integers(2**31))
+    stats, references, taken = [], {}, {}
+    asked: dict[str, int] = {}
     for suite in suites:
-        verdicts = vendor_run(suite, worse.get(suite.id, suite.p), rng)
-        for case, verdict in verdicts:
-            collector.add(case, verdict)
-        stats.append(row_of(suite, verdicts))
         references[suite.id] = official(suite, rng)
-    decision = decide(collector, Evidence(stats=stats, references=references), rng)
-    return decision.outcome, {gate.id.split("/")[0]: gate.decision for gate in decision.gates}
+        verdicts = vendor_run(suite, worse.get(suite.id, suite.p), rng)
+        plan = (looks or {}).get(suite.id)
+        if plan is None:
+            for case, verdict in verdicts:
+                collector.add(case, verdict)
+        else:
+            verdicts, taken[suite.id] = look_by_look(suite, plan, verdicts, collector, references, seed)
+        asked[suite.id] = len(verdicts)
+        stats.append(row_of(suite, verdicts))
+    decision = decide(collector, Evidence(stats=stats, references=references, looks=taken), np.random.default_rng(seed))
+    return Judged(outcome=decision.outcome, gates={gate.id.split("/")[0]: gate.decision for gate in decision.gates}, asked=asked, looks=taken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """``asked``: samples by suite."""
+
+    outcome: Outcome
+    gates: dict[str, Outcome]
+    asked: dict[str, int]
+    looks: dict[str, Look]
+
+
+def look_by_look(
+    suite: Simulated,
+    plan: LookPlan,
+    verdicts: list[tuple[Case, Verdict]],
+    collector: Collector,
+    references: Mapping[str, list[ReferenceRun]],
+    seed: int,
+) -> tuple[list[tuple[Case, Verdict]], Look]:
+    """What was asked of a suite, and the look that decides it: the product's order, looks and decisions."""
+    known = {(verdict.case, verdict.sample): verdict for _, verdict in verdicts}
+    seen: list[tuple[Case, Verdict]] = []
+    last = len(plan.parts)
+    for number in range(1, last):
+        for case in plan.order(number - 1):
+            seen.append((case, known[case.id, case.sample]))
+            collector.add(*seen[-1])
+        look = Look(number=number, fractions=plan.fractions, planned=plan.planned)
+        evidence = Evidence(references=references, looks={suite.id: look})
+        if decide_look([row_of(suite, seen)], collector, evidence, np.random.default_rng(seed)).decision is not Outcome.INCONCLUSIVE:
+            return seen, look
+    for case in plan.order(last - 1):
+        seen.append((case, known[case.id, case.sample]))
+        collector.add(*seen[-1])
+    return seen, Look(number=last, fractions=plan.fractions, planned=plan.planned, stopped=False)
+
+
+def planned_looks(suites: list[Simulated], policy: Policy, rng: np.random.Generator) -> dict[str, LookPlan]:
+    """For the suites that can be looked at: those whose gate is no F1."""
+    found = {}
+    for suite in suites:
+        item = item_of(suite)
+        entry = policy.benchmark_for(suite.id, "", primary=True)
+        if entry is not None and entry.method != "f1":
+            found[suite.id] = plan_looks(item, policy.looks, rng)
+    return found
+
+
+def item_of(suite: Simulated) -> PlannedSuite:
+    real = load_suite(suite.id)
+    context = Context(model="m", profile=load_profile("kimi-k3"), settings=Settings(samples=suite.samples))
+    cases = [case for case, verdict in vendor_run(suite, suite.p, np.random.default_rng(0)) if verdict.sample == 0]
+    return PlannedSuite(
+        suite=real, context=context, cases=cases, samples={case.id: suite.samples for case in cases}, prompt_tokens=0, completion_tokens=0
+    )
+
+
+def early(rng: np.random.Generator, runs: int) -> list[Row]:
+    """Five O'Brien-Fleming looks at OCRBench against one at the end, by the functions that a run with ``--early-stop`` calls."""
+    margin = _margin("ocrbench")
+    policy = quality_only("release")
+    p = ocr_questions(rng)
+    suites = [Simulated(id="ocrbench", p=p, samples=1, draw=binary)]
+    looks = planned_looks(suites, policy, rng)
+    design = Design(n=OCR_N, sigma2=float((p * (1 - p)).mean()))
+    bad = margin + failing_difference(design, margin, alpha=ALPHA, power=0.95)
+
+    def simulate(vendor: Floats) -> tuple[float, float, float, float]:
+        found = [judge(policy, suites, {"ocrbench": vendor}, rng, looks=looks) for _ in range(runs)]
+        split = sum(one.looks["ocrbench"].stopped and one.outcome is Outcome.INCONCLUSIVE for one in found)
+        shares = [sum(one.outcome is outcome for one in found) / runs for outcome in (Outcome.PASS, Outcome.FAIL)]
+        return shares[0], shares[1], 1 - sum(one.asked["ocrbench"] for one in found) / runs / OCR_N, split
+
+    passed, failed, saved, split = simulate(p)
+    at_margin, _, _, at_margin_split = simulate(spread(p, margin, rng))
+    _, caught, saved_bad, bad_split = simulate(spread(p, bad, rng))
+    return [
+        at_least("five looks: identical vendor passes", passed, 0.95),
+        at_most("five looks: identical vendor fails", failed, 0.01),
+        at_least("five looks: questions saved, identical vendor", saved, 0.20),
+        at_most("five looks: vendor at the margin passes", at_margin, 0.05, runs),
+        at_least(f"five looks: vendor {100 * bad:.2f} points worse fails", caught, 0.95, runs),
+        at_least("five looks: questions saved, that vendor", saved_bad, 0.01),
+        at_most("runs that a look ended and the end of the run decides otherwise", split + at_margin_split + bad_split, 0),
+    ]
+
+
+def quality_only(name: str) -> Policy:
+    """The contract is not simulated: what the policy requires of it is left out, the margins stay."""
+    policy = load_policy(name)
+    return policy.model_copy(update={"required": type(policy.required)()})
 
 
 def whole(rng: np.random.Generator, runs: int) -> list[Row]:
-    release = load_policy("release")
-    # the contract is not simulated: what the policy requires of it is left out, the margins stay
-    policy = release.model_copy(update={"required": type(release.required)()})
+    policy = quality_only("release")
     suites = release_suites(rng)
-    outcomes = []
-    gates: dict[str, list[Outcome]] = {}
-    for _ in range(runs):
-        outcome, decided = judge(policy, suites, {}, rng)
-        outcomes.append(outcome)
-        for suite, gate in decided.items():
-            gates.setdefault(suite, []).append(gate)
-    passed = sum(o is Outcome.PASS for o in outcomes) / runs
-    failed = sum(o is Outcome.FAIL for o in outcomes) / runs
-    rows = [shown(f"release: {s} passes an identical vendor", sum(o is Outcome.PASS for o in g) / runs) for s, g in gates.items()]
-    rows.append(at_least("release: whole policy passes an identical vendor", passed, 0.90))
-    rows.append(at_most("release: whole policy fails an identical vendor", failed, 0.05))
+    looks = planned_looks(suites, policy, rng)
+    rows = []
+    for title, plans in (("release", None), ("release, early stop", looks)):
+        found = [judge(policy, suites, {}, rng, looks=plans) for _ in range(runs)]
+        for suite in suites:
+            rows.append(shown(f"{title}: {suite.id} passes an identical vendor", sum(one.gates[suite.id] is Outcome.PASS for one in found) / runs))
+        passed = sum(one.outcome is Outcome.PASS for one in found) / runs
+        failed = sum(one.outcome is Outcome.FAIL for one in found) / runs
+        rows.append(at_least(f"{title}: whole policy passes an identical vendor", passed, 0.90))
+        rows.append(at_most(f"{title}: whole policy fails an identical vendor", failed, 0.05))
+        if plans:
+            planned = sum(plan.planned for plan in plans.values())
+            asked = sum(one.asked[suite] for one in found for suite in plans) / runs
+            rows.append(at_least(f"{title}: samples saved where looks are taken, identical vendor", 1 - asked / planned, 0.20))
     broken = {s.id: spread(s.p, 0.06, rng) for s in suites if s.id == "ocrbench"}
     few = max(10, runs // 4)
-    caught = sum(judge(policy, suites, broken, rng)[0] is Outcome.FAIL for _ in range(few)) / few
+    caught = sum(judge(policy, suites, broken, rng).outcome is Outcome.FAIL for _ in range(few)) / few
     rows.append(at_least("release: OCRBench 6 points worse fails the whole policy", caught, 0.95))
+    return rows
+
+
+def nightly(rng: np.random.Generator, runs: int) -> list[Row]:
+    """The nightly policy at the nightly tier's numbers of questions (BEAM: eight conversations), on nights on which nothing changed."""
+    policy = quality_only("nightly")
+    suites = [
+        Simulated(id="ocrbench", p=ocr_questions(rng)[:200], samples=1, draw=binary),
+        Simulated(id="mmmu_pro", p=bimodal(0.82, 0.1476 * 0.2, 60, rng), samples=1, draw=binary),
+        Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=4, draw=binary, key="correct"),
+        Simulated(id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 500, rng), samples=1, draw=binary, key="triggered", runs=5),
+        Simulated(id="swebench", p=bimodal(0.65, 0.2275 * 0.2, 10, rng), samples=1, draw=binary),
+        Simulated(id="beam", p=bimodal(0.31, 0.05, 160, rng), samples=1, draw=graded),
+    ]
+    found = [judge(policy, suites, {}, rng) for _ in range(runs)]
+    rows = [shown(f"nightly: {s.id} passes an unchanged vendor", sum(one.gates[s.id] is Outcome.PASS for one in found) / runs) for s in suites]
+    rows.append(at_least("nightly: whole policy passes an unchanged vendor", sum(one.outcome is Outcome.PASS for one in found) / runs, 0.90, runs))
+    rows.append(at_most("nightly: false alarms", sum(one.outcome is Outcome.FAIL for one in found) / runs, 0.01, runs))
     return rows
 
 
@@ -330,9 +430,10 @@ def main() -> int:
     short = False
     for title, measure, runs in (
         ("one sample a side", single, 4000),
-        ("early stopping", early, 2000),
+        ("early stopping", early, 400),
         ("repeats", repeats, 2000),
-        ("whole policy", whole, 300),
+        ("whole policy", whole, 200),
+        ("nightly policy", nightly, 200),
     ):
         began = time.perf_counter()
         rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)

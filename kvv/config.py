@@ -202,6 +202,7 @@ class RunConfig(BaseModel):
     sandbox: Literal["bwrap", "docker", "none"] | None = None
     reference: tuple[str, ...] = ()
     as_reference: str | None = None
+    early_stop: bool = False
     seed: Annotated[int, Field(ge=0)] = 0
     shard: Annotated[str, AfterValidator(_shard)] | None = None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from kvv.config import ConfigError, RunConfig
 from kvv.job import Job
 from kvv.kvv_map import load_map
+from kvv.looks import stopped_suites
 from kvv.record import now, recorded_suites
 from kvv.references import ASKED, Header, ReferenceError, Written, check_writable, write_reference
 from kvv.report import csv, github, html, junit, leaderboard, markdown, text
@@ -87,8 +88,10 @@ def write_files(store: Store, folder: Path) -> RunView:
 
 def write_suite_files(store: Store, folder: Path) -> None:
     """What suites have beside the reports, such as predictions that another grader can read."""
-    for recorded in recorded_suites(store.meta()):
-        pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
+    meta = store.meta()
+    stopped = stopped_suites(meta)
+    for recorded in recorded_suites(meta):
+        pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="", asked_only=recorded.suite.id in stopped)
         results = (Result(case=case, verdict=verdict, replies=partial(store.replies, case.id, case.sample)) for case, verdict in pairs)
         for name, content in recorded.suite.files(results, recorded.context):
             path = (folder / name).resolve()
@@ -168,11 +171,12 @@ def _tell(line: str) -> None:
 def write_as_reference(path: Path, store: Store, view: RunView) -> list[Written]:
     """Per-case results of the run's benchmarks, for `--reference`. Raises ReferenceError and OSError."""
     meta = store.meta()
+    stopped = stopped_suites(meta)
     pairs = (
         pair
         for recorded in recorded_suites(meta)
         if recorded.suite.kind is SuiteKind.BENCHMARK
-        for pair in PlannedVerdicts(store, recorded.suite.id, blocked=False, why="")
+        for pair in PlannedVerdicts(store, recorded.suite.id, blocked=False, why="", asked_only=recorded.suite.id in stopped)
     )
     digests = {entry["id"]: entry["dataset"]["sha256"] for entry in meta["suites"] if entry["dataset"]}
     header = Header(

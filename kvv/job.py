@@ -15,6 +15,7 @@ from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
+from kvv.looks import check_early_stop
 from kvv.model import Request
 from kvv.outcome import LIVENESS
 from kvv.plan import Plan, PlannedSuite, Skipped, plan_suite, question_limit, settings_for, tier_of, variant_for
@@ -87,13 +88,16 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
         plan = [planned for planned in plan if planned.cases]
         if not plan:
             raise ConfigError(f"--case: no case matches {' '.join(config.case)!r}")
+    whole = Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config))
+    if config.early_stop and not contract_only:
+        check_early_stop(config, policy, whole)
     return Job(
         config=config,
         model=model,
         profile=profile,
         profile_reason=reason,
         policy=policy,
-        plan=Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config)),
+        plan=whole,
         in_process=in_process,
         contract_only=contract_only,
         sandbox=sandbox,

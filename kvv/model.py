@@ -464,6 +464,26 @@ class ReferenceValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookTaken:
+    """What one of a suite's planned looks showed (early stopping): look ``number`` of ``of``, after ``asked`` of ``planned`` samples.
+
+    ``bound`` is O'Brien and Fleming's for ``z``, the difference from -margin in standard errors with the open samples counted
+    against it (None where there is no standard error); ``interval`` holds the true difference with ``confidence``, however
+    many of the looks were taken. ``stopped``: nothing was asked after this look.
+    """
+
+    number: int
+    of: int
+    asked: int
+    planned: int
+    stopped: bool
+    bound: float
+    z: float | None
+    confidence: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
     """One report row. ``estimate`` is None when nothing was concluded; worst and best case count the inconclusive as wrong and as right."""
 
@@ -482,6 +502,7 @@ class Stat:
     reference: ReferenceValue | None = None
     margin: float | None = None
     verdict: Outcome | None = None
+    look: LookTaken | None = None
     breakdown: Mapping[str, Any] = field(default_factory=dict)
     comparability: Mapping[str, Any] = field(default_factory=dict)
 

@@ -74,6 +74,9 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--sandbox", choices=BACKENDS, help="where a model's commands run (default: the first that works); none is no sandbox at all")
     group.add_argument("--reference", action="append", metavar="FILE", help="per-case results of an official run (repeatable)")
     group.add_argument("--as-reference", metavar="FILE", help="write this run's per-case results")
+    group.add_argument(
+        "--early-stop", action="store_true", default=None, help="end a benchmark at one of the policy's looks once its --reference decides it"
+    )
     group.add_argument("--seed", type=int, help="seed of every draw (default: 0)")
     group.add_argument("--shard", metavar="I/N", help="only part I of N, split by cluster; `kvv merge` joins the parts")
     group.add_argument("--strict", action="store_true", default=None, help="a broken should fails too")

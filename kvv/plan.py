@@ -300,13 +300,17 @@ def _permuted_blocks(cases: Sequence[Case], generator: np.random.Generator) -> l
     return [block[index] for block in order for index in generator.permutation(len(block))]
 
 
+def longest_first(planned: Sequence[PlannedSuite]) -> list[PlannedSuite]:
+    """Suites with the longest answers first: none of them is alone at the end of the run."""
+    return sorted(planned, key=lambda item: -item.context.settings.expect_completion_tokens)
+
+
 def in_order(planned: Sequence[PlannedSuite], generator_for: Callable[[str], np.random.Generator]) -> Iterator[tuple[PlannedSuite, Case]]:
     """Every sample of every case: suites with the longest answers first, sample rounds within a suite, risky cases last.
 
     Lazy: a hundred thousand samples are never held at once.
     """
-    longest_first = sorted(planned, key=lambda item: -item.context.settings.expect_completion_tokens)
-    for item in longest_first:
+    for item in longest_first(planned):
         if item.suite.kind is SuiteKind.BENCHMARK:
             yield from ((item, case) for case in _rounds(item, generator_for(item.suite.id)))
         else:

@@ -123,7 +123,7 @@ class Waiver(_Table):
 class Policy(_Table):
     """``must`` are globs over case and rule ids that this policy raises to level must, whatever they are by themselves.
 
-    ``looks`` > 1 spends alpha over that many O'Brien-Fleming looks; ``strict`` makes should-level failures count.
+    ``looks`` > 1: under ``--early-stop`` alpha is spent over that many O'Brien-Fleming looks; ``strict`` makes should-level failures count.
 
     ``moonshot_stream`` raises every P0 rule of the stream specification to must.
     ``truncated_notice`` is the share of truncated answers above which the verdict line says so; ``min_paired`` the share of

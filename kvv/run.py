@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,6 +14,7 @@ from types import FrameType, TracebackType
 from typing import Protocol, Self
 
 from kvv.config import ConfigError, RunConfig, read_key
+from kvv.earlystop import EarlyStop
 from kvv.job import Job, control_request, generator_for
 from kvv.model import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
 from kvv.outcome import LIVENESS, Standing, assess
@@ -24,6 +25,7 @@ from kvv.sandbox import named
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
 from kvv.schedule.scheduler import Scheduler
+from kvv.schedule.stages import Source
 from kvv.schedule.work import Stop, Work
 from kvv.store import Store
 from kvv.suite import Judge, Suite, SuiteKind
@@ -105,6 +107,7 @@ class _Runner:
         self._gate_failed = False
         self._earlier = store.outcomes() if resumed else {}
         self._planned = {planned.suite.id: planned for planned in job.plan.suites}
+        self._early = EarlyStop(job, store, self.note)
 
     async def run(self, progress: ProgressFactory) -> Ending:
         config = self._job.config
@@ -150,12 +153,12 @@ class _Runner:
             found = await scheduler.reach_judge(judge)
         ending = Ending(configuration=found.standing in (Standing.CONFIGURATION, Standing.REFUSED))
         if not scheduler.stop:
-            for kinds in ((SuiteKind.GATE,), (SuiteKind.CONTRACT,), (SuiteKind.BENCHMARK,)):
-                if kinds == (SuiteKind.BENCHMARK,) and self._gate_failed and not self._job.config.force:
+            for kind in (SuiteKind.GATE, SuiteKind.CONTRACT, SuiteKind.BENCHMARK):
+                if kind is SuiteKind.BENCHMARK and self._gate_failed and not self._job.config.force:
                     ending.blocked = any(planned.suite.kind is SuiteKind.BENCHMARK for planned in self._planned.values())
                     self._store.put_event("gate-failed", {})
                     break
-                await scheduler.run(self._works(kinds))
+                await scheduler.run(self._works(kind))
             await self._end_wave(scheduler)
         ending.stop = scheduler.stop
         return ending
@@ -168,7 +171,7 @@ class _Runner:
         return Request(body=Judge.body(judge.fields(), "Reply with exactly: ready"), role=Role.JUDGE, purpose=LIVENESS)
 
     async def _end_wave(self, scheduler: Scheduler) -> None:
-        again = list(self._unsettled.values())[:END_WAVE]
+        again = [(item, case) for item, case in self._unsettled.values() if not self._early.ended(item.suite.id)][:END_WAVE]
         if again and not scheduler.stop:
             await asyncio.to_thread(self._store.flush)
             self._progress.note(f"asking {len(again)} inconclusive samples once more")
@@ -176,9 +179,15 @@ class _Runner:
 
     # --- works -----------------------------------------------------------------------------------
 
-    def _works(self, kinds: tuple[SuiteKind, ...]) -> Iterator[Work]:
-        planned = [item for item in self._planned.values() if item.suite.kind in kinds]
-        for item, case in in_order(planned, lambda suite: generator_for(self._job.config.seed, suite)):
+    def _works(self, kind: SuiteKind) -> Iterable[Work] | Source:
+        planned = [item for item in self._planned.values() if item.suite.kind is kind]
+        if kind is SuiteKind.BENCHMARK and self._early.on:
+            return self._early.stages(planned, self._works_of)
+        return self._works_of(in_order(planned, lambda suite: generator_for(self._job.config.seed, suite)))
+
+    def _works_of(self, samples: Iterable[tuple[PlannedSuite, Case]]) -> Iterator[Work]:
+        """Those of the samples that are still to be concluded."""
+        for item, case in samples:
             outcome = self._earlier.get((case.id, case.sample))
             if outcome is not None and outcome not in (Outcome.INCONCLUSIVE, Outcome.ERROR):
                 self._note_gate(item, case, outcome)

@@ -15,6 +15,7 @@ from kvv.contract.crashes import CrashRate
 from kvv.curl import curl_line
 from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
 from kvv.gateway import SUSPECTED, suspected_timeouts
+from kvv.looks import recorded_looks, stopped_suites
 from kvv.model import Area, Case, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
 from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
@@ -37,7 +38,7 @@ class PlannedVerdicts:
     """Every planned sample of one suite with its verdict, streamed from the store as often as it is read.
 
     Samples that were never concluded come as INCONCLUSIVE ``not-run``: nothing leaves a denominator silently.
-    ``crashes`` weighs verdicts that name a crash.
+    ``crashes`` weighs verdicts that name a crash. ``asked_only``: what has no verdict was never part of the sample (a look ended the suite).
     """
 
     store: Store
@@ -45,6 +46,7 @@ class PlannedVerdicts:
     blocked: bool
     why: str
     crashes: CrashRate = QUIET
+    asked_only: bool = False
 
     def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
         verdicts = self.store.verdicts(self.suite)
@@ -54,7 +56,7 @@ class PlannedVerdicts:
                 if known is not None and known[0] == case.id and known[1] == sample:
                     yield replace(case, sample=sample), self.crashes.weighed(known[2])
                     known = next(verdicts, None)
-                else:
+                elif not self.asked_only:
                     yield replace(case, sample=sample), self._not_run(case, sample)
 
     def _not_run(self, case: Case, sample: int) -> Verdict:
@@ -82,10 +84,12 @@ def build_view(store: Store) -> RunView:
     n_open = 0
     crashes = crash_rate(store, meta)
     every = recorded_suites(meta)
+    stopped = stopped_suites(meta)
     for recorded in every:
         suite = recorded.suite
         blocked = bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK
-        pairs = PlannedVerdicts(store, suite.id, blocked, stop.get("sentence", "the run ended before it was asked"), crashes)
+        why = stop.get("sentence", "the run ended before it was asked")
+        pairs = PlannedVerdicts(store, suite.id, blocked, why, crashes, asked_only=suite.id in stopped)
         rows: list[CheckRow] = []
         for case, verdict in pairs:
             collector.add(case, verdict)
@@ -99,7 +103,7 @@ def build_view(store: Store) -> RunView:
         stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)
     timing = timing_of(_fed(latency, _answers(store)))
-    upstreams = _upstreams(store)
+    upstreams = upstreams_of(store)
     evidence = _evidence(store, meta, every, stats, upstreams)
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
     return RunView(
@@ -150,6 +154,7 @@ def _evidence(store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSui
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
         upstreams=max(1, len(upstreams)),
         part=_part(meta.get("shard")),
+        looks=recorded_looks(meta),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
 
@@ -216,7 +221,7 @@ def _gateway(store: Store) -> Iterator[FindingGroup]:
         )
 
 
-def _upstreams(store: Store) -> dict[str, int]:
+def upstreams_of(store: Store) -> dict[str, int]:
     """Provider behind the endpoint -> exchanges; one that names none counts as the endpoint itself."""
     found: dict[str, int] = {}
     for upstream, count in store.upstreams().items():

@@ -10,6 +10,7 @@ from typing import Any
 from kvv.compare.service import mean, median, share
 from kvv.compare.side import CaseResult, Row, SampleResult, Service, Side, SuiteResult
 from kvv.config import ConfigError
+from kvv.looks import stopped_suites
 from kvv.model import Case, Outcome, Role, Verdict
 from kvv.outcome import LIVENESS
 from kvv.record import check_meta, recorded_suites
@@ -59,18 +60,19 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
     meta = store.meta()
     stop = meta.get("stop") or {}
     suites = {}
-    crashes = crash_rate(store, meta)
+    crashes, stopped = crash_rate(store, meta), stopped_suites(meta)
     for recorded, entry in zip(recorded_suites(meta), meta["suites"], strict=True):
         suite = recorded.suite
         if bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK:
             continue
-        pairs = PlannedVerdicts(store, suite.id, False, stop.get("sentence", ""), crashes)
+        pairs = PlannedVerdicts(store, suite.id, False, stop.get("sentence", ""), crashes, asked_only=suite.id in stopped)
         suites[suite.id] = SuiteResult(
             id=suite.id,
             kind=suite.kind,
             title=suite.title,
             facts=_facts(entry, view, suite.id),
             fixture=bool(entry["dataset"] and entry["dataset"]["fixture"]),
+            ended_early=suite.id in stopped,
             failures=_failures(view, suite.id),
             rows=_rows(view, suite.id),
             cases=_cases(pairs, recorded.context.references),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -124,10 +125,49 @@ def test_a_limit_draws_questions_and_data_of_the_users_own_is_asked_whole() -> N
     assert [case.id for case in few.cases] != [case.id for case in whole.cases][:5]
 
 
-def test_the_plan_is_one_line_a_suite(kvv_cli: Any) -> None:
+def test_the_plan_is_one_line_a_suite_and_then_what_the_policy_could_decide(kvv_cli: Any) -> None:
     ran = kvv_cli("plan", "params", "aime2025", "--data", "aime2025=fixture", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3")
-    assert [line.strip().split(":")[0] for line in ran.out.splitlines()] == ["plan", "params", "aime2025"]
+    assert [line.strip().split(":")[0] for line in ran.out.splitlines()] == ["plan", "params", "aime2025", "policy smoke", "aime2025"]
     assert "about $" in ran.out
+    assert "as asked, quality is not decided (aime2025: no --reference FILE); were it, an identical vendor passes its benchmark gate" in ran.out
+    assert "policy" not in kvv_cli("plan", "params", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3").out
+
+
+def official_runs(n: int, differ: int) -> list[str]:
+    """Files of ``n`` official runs over 100 problems, and the data; every second run is wrong on ``differ`` of them."""
+    rows = [{"id": f"p{i}", "problem": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(100)]
+    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    for run in range(n):
+        scores = [float(run % 2 == 0 or i >= differ) for i in range(100)]
+        lines = [{"suite": "aime2025", "case": f"aime2025/p{i}", "samples": [{"correct": x}]} for i, x in enumerate(scores)]
+        head = {"kvv_reference": 1, "model": "kimi-k3", "run_id": f"official {run}"}
+        Path(f"r{run}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]), "utf-8")
+    return [word for run in range(n) for word in ("--reference", f"r{run}.jsonl")]
+
+
+ASK = ("plan", "aime2025", "--data", "aime2025=p.jsonl", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3", "--json")
+
+
+def test_the_plans_chance_is_that_of_the_official_runs_own_scatter(kvv_cli: Any) -> None:
+    """Two runs that differ on 10 of 100: variance .05 a sample, against two official samples SE (.05 + .025)^.5 / 10 = 2.74 points; the
+    margin of 5.5 lies 2.01 of them away, 1.66 (t with 99 degrees of freedom) are needed: 64 of 100. No difference at all is nearly certain."""
+    quiet = json.loads(kvv_cli(*ASK, *official_runs(2, 0), "--tier", "full", "--samples", "1").out)["outlook"]
+    loud = json.loads(kvv_cli(*ASK, *official_runs(2, 10), "--tier", "full", "--samples", "1").out)["outlook"]
+    assert (loud["policy"], loud["undecided"], loud["questions_saved"]) == ("release-in-part", {}, None)
+    assert loud["gates"][0]["scatter"] == "observed"
+    assert loud["pass_chance"] == pytest.approx(0.637, abs=0.01)
+    assert quiet["pass_chance"] > 0.99
+
+
+def test_the_plan_says_what_early_stopping_would_spare(kvv_cli: Any) -> None:
+    runs = official_runs(2, 2)
+    found = json.loads(kvv_cli(*ASK, *runs, "--tier", "full", "--samples", "1", "--early-stop").out)["outlook"]
+    assert 0.2 < found["questions_saved"] < 0.9
+    said = kvv_cli(*ASK[:-1], *runs, "--tier", "full", "--samples", "1", "--early-stop").out
+    assert f"an identical vendor is spared about {100 * found['questions_saved']:.0f} % of the benchmarks' questions" in said
+    refused = kvv_cli(*ASK, "--early-stop")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--early-stop: no suite of this run can be looked at before its end (aime2025: no per-case reference (--reference FILE))" in refused.err
 
 
 @pytest.mark.parametrize(("tier", "policy"), [(None, "smoke"), ("smoke", "smoke"), ("nightly", "nightly"), ("full", "release")])

@@ -149,6 +149,9 @@ def _why_not(side: Side) -> str:
         reasons.append("fixture data")
     if side.partial:
         reasons.append("partial")
+    early = [suite.id for suite in side.suites.values() if suite.ended_early]
+    if early:
+        reasons.append(f"ended early: {', '.join(early)}")
     if len(side.upstreams) > 1:
         reasons.append(f"mixed-upstream: {len(side.upstreams)} answered behind one name")
     for result in side.suites.values():

@@ -54,13 +54,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult:
-    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable."""
+    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable.
+
+    ``ended_early``: a look ended the suite (``kvv run --early-stop``): its cases are the first of a seeded order, those not asked are not here.
+    """
 
     id: str
     kind: SuiteKind
     title: str
     facts: Mapping[str, Any]
     fixture: bool = False
+    ended_early: bool = False
     failures: str = ""
     rows: tuple[Row, ...] = ()
     cases: Mapping[str, CaseResult] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvv.model import Outcome
-from kvv.stats import clopper_pearson
+from kvv.stats import clopper_pearson, more_samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,16 @@ class Tally:
             return Outcome.FAIL, "rate-too-low", shown + example
         if clopper_pearson(good, n).low > high:
             return Outcome.FAIL, "rate-too-high", shown + example
-        return Outcome.INCONCLUSIVE, "rate-unclear", shown + example
+        return Outcome.INCONCLUSIVE, "rate-unclear", f"{shown}{self._what_would_settle(low, high)}{example}"
+
+    def _what_would_settle(self, low: float, high: float) -> str:
+        n, told = len(self.passed), self.told
+        rate, interval = sum(told) / len(told), clopper_pearson(sum(told), len(told))
+        if low <= rate <= high:
+            return f"; answers to the {n - len(told)} that could not tell would settle it"
+        reach, bound = (interval.high - rate, low) if rate < low else (rate - interval.low, high)
+        more = more_samples(rate, reach, -bound, len(told))
+        return "" if more is None else f"; about {more} more samples at this rate would settle it"
 
     def _wanted(self) -> str:
         return " and ".join(f"{name.replace('-', ' ')} {value:g}" for name, value in self.bounds.items())

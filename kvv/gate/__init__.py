@@ -10,27 +10,33 @@ code = exit_code(decision.outcome, interrupted=..., budget=...)
 from __future__ import annotations
 
 from kvv.gate.decide import Decision, WaiverState, aggregate, coverage_sentence, decide, exit_code
-from kvv.gate.forecast import Forecast, GateForecast, forecast
+from kvv.gate.forecast import Expected, Forecast, GateForecast, expected_design, f1_resolves, forecast
 from kvv.gate.inputs import Collector, Evidence, FindingExample, FindingGroup, Look, SuiteRun, group_findings
 from kvv.gate.latency import Answer, LatencyTally
+from kvv.gate.looks import LookDecision, decide_look
 
 __all__ = [
     "Answer",
     "Collector",
     "Decision",
     "Evidence",
+    "Expected",
     "FindingExample",
     "FindingGroup",
     "Forecast",
     "GateForecast",
     "LatencyTally",
     "Look",
+    "LookDecision",
     "SuiteRun",
     "WaiverState",
     "aggregate",
     "coverage_sentence",
     "decide",
+    "decide_look",
     "exit_code",
+    "expected_design",
+    "f1_resolves",
     "forecast",
     "group_findings",
 ]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kvv.gate.benchmark import judge_row
+from kvv.gate.benchmark import judge_row, row_generators
 from kvv.gate.inputs import EXAMPLES, AreaTally, Collector, Evidence, FindingGroup, SuiteRun
 from kvv.gate.latency import LatencyTally
+from kvv.gate.ruling import look_sentence
 from kvv.model import Area, Gate, Level, Outcome, Stat
 from kvv.policy import Policy
 from kvv.suite import SuiteKind
@@ -189,11 +190,12 @@ def _some(names: Sequence[str], total: int) -> str:
 def _quality_gates(collector: Collector, evidence: Evidence, rng: np.random.Generator) -> tuple[list[Stat], list[Gate]]:
     rows, gates = [], []
     benchmarks = {s.id for s in collector.suites if s.kind is SuiteKind.BENCHMARK}
+    draws = row_generators(rng)
     for stat in evidence.stats:
         if stat.suite not in benchmarks:
             rows.append(stat)
             continue
-        row, gate = judge_row(stat, collector, evidence, rng)
+        row, gate = judge_row(stat, collector, evidence, draws(stat))
         rows.append(row)
         if gate is not None:
             gates.append(_waive(gate, collector))
@@ -263,6 +265,7 @@ def _headline(
     if gated:
         degraded = " (degraded)" if any(g.degraded for g in gated) else ""
         parts.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
+    parts += [f"{row.suite} {look_sentence(row.look, row.verdict or outcome)}" for row in rows if row.primary and row.look and row.look.stopped]
     parts += _loose(quality, gated=bool(gated))
     parts += [
         f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > collector.policy.truncated_notice

@@ -244,15 +244,23 @@ class Collector:
                 scores[case] = replace(score, cluster=every.cluster, n=every.n, open=missing)
         return scores
 
+    def asked(self, suite: str) -> int:
+        """Samples that were sent, open ones included."""
+        return sum(score.n + score.open for score in self._all.get(suite, {}).values())
+
     def keys(self, suite: str) -> list[str]:
         return sorted(self.scores.get(suite, {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """At which of the policy's looks a suite was stopped: ``fractions`` are the shares of the planned sample at looks 1 to this one."""
+    """The look by which a suite run with early stopping is judged: ``number``, from 1, of those after which ``fractions`` of its planned
+    samples are in hand (rising to 1). ``planned`` samples are in its full plan; ``stopped``: nothing was asked after this look."""
 
+    number: int
     fractions: tuple[float, ...]
+    planned: int = 0
+    stopped: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +270,7 @@ class Evidence:
     ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran in the same
     session. ``published``: a bare mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the user chose cases.
-    ``upstreams``: how many different upstreams answered. ``looks`` only for suites run with early stopping.
+    ``upstreams``: how many different upstreams answered. ``looks`` only for suites run with early stopping, one that ran to its end at its last look.
     """
 
     stats: Sequence[Stat] = ()

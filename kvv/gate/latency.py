@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kvv.model import Area, Gate, Level, Outcome
 from kvv.policy import Measure, Policy, ServiceLevel
 from kvv.stats.interval import exact_lower, exact_upper
+from kvv.stats.power import more_samples
 
 #: how the gates' ids begin
 SERVICE = "service/"
@@ -73,6 +74,13 @@ class LatencyTally:
             code = {Outcome.PASS: "kept", Outcome.FAIL: "missed"}.get(decision, "cannot-tell")
             confidence = 100 * (1 - 2 * alpha)
             reason = f"{code}: {kept} of {n} answers ({confidence:g} % interval {100 * low:.1f} to {100 * high:.1f} %) kept {wanted}"
+            if decision is Outcome.INCONCLUSIVE:
+                reason += f"; {_what_would_settle(kept / n, low, high, level.share, n)}"
         return Gate(
             id=f"service/{level.id}", area=Area.LATENCY, level=Level.MUST, decision=decision, reason=reason, method="share, one-sided Clopper-Pearson"
         )
+
+
+def _what_would_settle(rate: float, low: float, high: float, share: float, n: int) -> str:
+    more = more_samples(rate, high - rate if rate < share else rate - low, -share, n)
+    return "the share stands on the limit, no number of answers would settle it" if more is None else f"about {more} more answers would settle it"

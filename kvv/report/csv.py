@@ -28,6 +28,8 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
                 flat["ci95_low"], flat["ci95_high"] = value or (None, None)
             case "reference", _:
                 flat |= {f"reference_{k}": (value or {}).get(k) for k in ("value", "n", "kind", "source")}
+            case "look", dict():
+                flat |= {f"look_{k}": v for k, v in value.items() if not isinstance(v, list)}
             case "comparability", dict():
                 flat |= {f"comparability_{k}": v for k, v in value.items() if not isinstance(v, dict | list)}
             case _, dict() | list():

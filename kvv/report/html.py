@@ -20,7 +20,7 @@ from markupsafe import Markup
 from kvv.gate.inputs import FindingGroup
 from kvv.model import Outcome, Stat
 from kvv.report.escape import block, percent, plain
-from kvv.report.view import CheckRow, Quantiles, RunView, shown_metric
+from kvv.report.view import CheckRow, Quantiles, RunView, early_end, shown_metric
 
 #: cases shown with their texts; cases of one suite and outcome listed by a line; characters of any one text
 DETAILED = 250
@@ -113,7 +113,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=DictLoader({name: _source(name) for name in _FILES}), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"plain": plain, "block": block, "percent": percent}
+    environment.filters |= {"plain": plain, "block": block, "percent": percent, "early_end": early_end}
     return environment
 
 

@@ -112,6 +112,26 @@ def _reference(reference: ReferenceValue | None) -> dict[str, Any] | None:
     return {"value": reference.value, "n": reference.n, "kind": reference.kind, "source": reference.source}
 
 
+def _look(stat: Stat) -> dict[str, Any]:
+    """Only in rows of a run with early stopping."""
+    look = stat.look
+    if look is None:
+        return {}
+    return {
+        "look": {
+            "number": look.number,
+            "of": look.of,
+            "stopped": look.stopped,
+            "asked": look.asked,
+            "planned": look.planned,
+            "bound": look.bound,
+            "z": look.z,
+            "confidence": look.confidence,
+            "difference": list(look.interval),
+        }
+    }
+
+
 def _row(stat: Stat, view: RunView) -> dict[str, Any]:
     known = {"preset": view.run.preset or None, **stat.comparability}
     return {
@@ -129,6 +149,7 @@ def _row(stat: Stat, view: RunView) -> dict[str, Any]:
         "best_case": stat.best_case,
         "reference": _reference(stat.reference),
         "margin": stat.margin,
+        **_look(stat),
         "verdict": stat.verdict.value if stat.verdict else None,
         "breakdown": dict(stat.breakdown),
         "comparability": {**dict.fromkeys(COMPARABILITY), **known},

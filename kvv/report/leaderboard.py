@@ -40,6 +40,7 @@ def row(view: RunView) -> dict[str, Any]:
                 "n": entry["n_concluded"],
                 "n_planned": entry["n_planned"],
                 "n_truncated": entry["n_truncated"],
+                **({"look": entry["look"]} if "look" in entry else {}),
                 "worst_case": entry["worst_case"],
                 "best_case": entry["best_case"],
                 "preset": entry["comparability"]["preset"],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kvv.model import Gate, Outcome, Stat
 from kvv.report.escape import cell, fenced, percent, plain
-from kvv.report.view import CheckRow, Quantiles, RunView, shown_metric
+from kvv.report.view import CheckRow, Quantiles, RunView, early_end, shown_metric
 
 #: failed cases shown with their texts, and rows of any one table
 DETAILED = 30
@@ -77,7 +77,7 @@ def stat_cells(s: Stat) -> list[str]:
         f"{'**' if s.primary else ''}{cell(shown_metric(s), 60)}{'**' if s.primary else ''}",
         percent(s.estimate),
         f"{percent(s.interval[0])} to {percent(s.interval[1])}" if s.interval else "–",
-        f"{s.n_concluded} of {s.n_planned}",
+        f"{s.n_concluded} of {s.n_planned}" + (f" ({early_end(s)})" if early_end(s) else ""),
         str(s.n_truncated),
         f"{percent(s.worst_case)} to {percent(s.best_case)}",
         percent(s.kvv_value),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kvv.model import Gate, Level, Outcome, Stat
 from kvv.report.escape import percent, plain
-from kvv.report.view import RunView, shown_metric
+from kvv.report.view import RunView, early_end, shown_metric
 
 __all__ = ["brief", "plain", "render"]
 
@@ -75,6 +75,7 @@ def _rows(stats: Sequence[Stat]) -> list[str]:
     for s in stats:
         interval = f"[{percent(s.interval[0])}, {percent(s.interval[1])}]" if s.interval else "[–]"
         n = f"n {s.n_concluded}/{s.n_planned}" + (f", {s.n_truncated} truncated" if s.n_truncated else "")
+        n += f" ({early_end(s)})" if early_end(s) else ""
         bounds = f", bounds {percent(s.worst_case)}–{percent(s.best_case)}" if s.n_inconclusive else ""
         reference = f", reference {percent(s.reference.value)} ({s.reference.kind}, n {s.reference.n})" if s.reference else ""
         mark = "*" if s.primary else " "

@@ -197,6 +197,12 @@ class RunView:
         return next((s.title for s in self.suites if s.id == suite and s.title), suite)
 
 
+def early_end(stat: Stat) -> str:
+    """``look 2 of 5, 1,000 planned`` for a row that a look ended, else ""."""
+    look = stat.look
+    return f"look {look.number} of {look.of}, {look.planned:,} planned" if look is not None and look.stopped else ""
+
+
 def shown_metric(stat: Stat) -> str:
     """The row's metric for people: avg@k, pass@k and pass^k say their k."""
     k = stat.breakdown.get("k")

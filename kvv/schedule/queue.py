@@ -10,15 +10,17 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kvv.schedule.stages import Plain, Source
+
 if TYPE_CHECKING:
     from kvv.schedule.work import Work
 
 
 class WorkQueue:
-    """For the tasks of one event loop. Blocks must come whole: their works behind one another."""
+    """For the tasks of one event loop. Blocks must come whole: nothing of another block between their works."""
 
-    def __init__(self, works: Iterable[Work]) -> None:
-        self._works = iter(works)
+    def __init__(self, works: Iterable[Work] | Source) -> None:
+        self._works = works if isinstance(works, Source) else Plain(works)
         self._turn = asyncio.Lock()
         self._open = asyncio.Event()
         self._open.set()
@@ -29,14 +31,14 @@ class WorkQueue:
         """The next work; waits while the first of its block is unanswered. None when all were taken."""
         async with self._turn:
             await self._open.wait()
-            work = next(self._works, None)
+            work = await self._works.next()
             block = None if work is None else work.case.inputs.get("block")
             if work is not None and block is not None and work.history:
                 return work  # resumed behind its answer: it sends the long text no more
             if block is not None and block != self._block:
                 self._lead = work
                 self._open.clear()
-            self._block = block
+            self._block = block or self._block
             return work
 
     def answered(self, work: Work) -> None:
@@ -44,3 +46,8 @@ class WorkQueue:
         if work is self._lead:
             self._lead = None
             self._open.set()
+
+    def over(self, work: Work, *, concluded: bool) -> None:
+        """This work is done with, and whether it was concluded: it is not where the run stops."""
+        self.answered(work)
+        self._works.over(work, concluded=concluded)

@@ -24,6 +24,7 @@ from kvv.schedule.health import Health, sentence
 from kvv.schedule.limits import Limiter
 from kvv.schedule.queue import WorkQueue
 from kvv.schedule.sending import Sender
+from kvv.schedule.stages import Source
 from kvv.schedule.stepping import next_step, unjudged
 from kvv.schedule.trees import Trees, slots
 from kvv.schedule.work import Observer, Stop, Stopped, Work
@@ -97,7 +98,7 @@ class Scheduler:
 
     # --- waves ---------------------------------------------------------------------------------
 
-    async def run(self, works: Iterable[Work]) -> None:
+    async def run(self, works: Iterable[Work] | Source) -> None:
         """Conclude every work of one wave, as many at once as the limiter allows, until done or stopped."""
         queue = WorkQueue(works)
         risky: list[Work] = []
@@ -118,11 +119,13 @@ class Scheduler:
     async def _take(self, queue: WorkQueue, risky: list[Work] | None) -> None:
         """Conclude works until none is left; risky ones are put aside where there is a list for them."""
         while (work := await queue.take()) is not None:
+            more = False
             try:
-                if not await self._took(work, queue, risky):
-                    return
+                more = await self._took(work, queue, risky)
             finally:
-                queue.answered(work)
+                queue.over(work, concluded=more)
+            if not more:
+                return
 
     async def _took(self, work: Work, queue: WorkQueue, risky: list[Work] | None) -> bool:
         """False when no more works are to be taken."""

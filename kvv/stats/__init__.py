@@ -40,8 +40,10 @@ from kvv.stats.power import (
     more_samples,
     pass_probability,
     required_n,
+    seen_probability,
+    visible_loss,
 )
-from kvv.stats.sequential import bound_confidence, crossing_probability, equal_looks, obrien_fleming
+from kvv.stats.sequential import LookChance, bound_confidence, crossing_probability, equal_looks, look_chances, obrien_fleming
 
 __all__ = [
     "ClusterSum",
@@ -50,6 +52,7 @@ __all__ = [
     "Design",
     "Difference",
     "Interval",
+    "LookChance",
     "NullF1",
     "PairedCase",
     "all_pass_probability",
@@ -67,6 +70,7 @@ __all__ = [
     "exact_upper",
     "fail_probability",
     "failing_difference",
+    "look_chances",
     "mcnemar_exact",
     "mcnemar_midp",
     "mean_f1",
@@ -80,10 +84,12 @@ __all__ = [
     "pass_probability",
     "repeated_alarm",
     "required_n",
+    "seen_probability",
     "t_quantile",
     "tango_interval",
     "tango_limits",
     "tango_p",
     "tango_z",
+    "visible_loss",
     "wilson",
 ]

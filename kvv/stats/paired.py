@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvv.stats.interval import ClusterSum, Interval, clustered_mean, normal_quantile
-from kvv.stats.special import bdtr, gammaln, ndtr, ndtri
+from kvv.stats.special import bdtr, gammaln, ndtr, ndtri, stdtr
 
 #: from this many questions on, the t interval is as good as the bootstrap and far cheaper
 BOOTSTRAP_BELOW = 200
@@ -168,6 +168,11 @@ def paired_difference(cases: Sequence[PairedCase], rng: np.random.Generator, con
         method = f"paired difference, t and BCa ({BOOTSTRAP_DRAWS} draws)"
     low, high = max(-1.0, found.low), min(1.0, found.high)
     return Difference(estimate=mean.mean, se=mean.se, n=mean.n, clusters=mean.clusters, interval=Interval(low=low, high=high), method=method)
+
+
+def normal_score(t: float, df: int) -> float:
+    """The standard normal value with the same tail as Student's ``t`` with ``df`` degrees of freedom (df > 0)."""
+    return math.copysign(-float(ndtri(float(stdtr(df, -abs(t))))), t) if t else 0.0
 
 
 def bca_interval(sums: Sequence[ClusterSum], rng: np.random.Generator, confidence: float = 0.95, draws: int = BOOTSTRAP_DRAWS) -> Interval:

@@ -11,8 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from kvv.stats.interval import normal_quantile
-from kvv.stats.special import ndtr
+from kvv.stats.paired import tango_limits
+from kvv.stats.special import chdtr, ndtr, pdtr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +23,8 @@ class Design:
     """A planned comparison: ``n`` questions, ``k_vendor`` and ``k_reference`` samples of each.
 
     ``sigma2`` is the variance of one sample of one question around that question's mean; ``omega2`` the variance of true
-    differences between questions. ``k_reference`` inf stands for a reference that is known exactly.
+    differences between questions. ``k_reference`` inf stands for a reference that is known exactly. ``clusters``: the number of groups of
+    questions that a t interval rests on, 0 for one that is no t interval.
     """
 
     n: int
@@ -28,6 +32,12 @@ class Design:
     k_vendor: float = 1
     k_reference: float = 1
     omega2: float = 0.0
+    clusters: int = 0
+
+    @property
+    def single(self) -> bool:
+        """One right-or-wrong sample a side: Tango's case."""
+        return not self.clusters and self.k_vendor == self.k_reference == 1
 
     @property
     def se(self) -> float:
@@ -57,6 +67,36 @@ def pass_probability(se: float, margin: float, *, true_difference: float = 0.0, 
     if se <= 0:
         return float(true_difference > -margin)
     return float(ndtr((margin + true_difference) / se - normal_quantile(1 - alpha)))
+
+
+def visible_loss(design: Design, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The loss that an interval of the usual width shows with this power: Tango's for one binary sample a side, whose width is never 0."""
+    z, further = normal_quantile(1 - alpha), normal_quantile(power)
+    if not design.single or math.isinf(z):
+        return (z + further) * design.se if design.se > 0 else 0.0
+    half = np.array([(design.se * design.n) ** 2 / 2])
+    low, high = tango_limits(half, half, np.array([design.n]), z)
+    return float((high - low)[0]) / 2 / z * (z + further)
+
+
+def seen_probability(design: Design, loss: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The chance that an identical vendor's interval comes out narrow enough to have shown ``loss`` with this power.
+
+    Its width is itself a draw: of the number of discordant questions for one binary sample a side (Poisson), of the variance of
+    differences otherwise (chi-square).
+    """
+    z = normal_quantile(1 - alpha)
+    if design.se <= 0 or math.isinf(z):
+        return float(design.se <= 0)
+    reach = loss * z / (z + normal_quantile(power))
+    if design.single:
+        mean = (design.se * design.n) ** 2
+        discordant = np.arange(min(design.n, math.ceil(mean + 10 * math.sqrt(mean) + 10)) + 1)
+        low, high = tango_limits(discordant / 2, discordant / 2, np.full(len(discordant), design.n), z)
+        narrow = int(((high - low) / 2 <= reach).sum())
+        return float(pdtr(narrow - 1, mean)) if narrow else 0.0
+    df = (design.clusters or design.n) - 1
+    return 0.0 if df < 1 else float(chdtr(df, df * (reach / (z * design.se)) ** 2))
 
 
 def fail_probability(se: float, margin: float, *, true_difference: float = 0.0, alpha: float = 0.05) -> float:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvv.stats.special import ndtr, ndtri
 
@@ -27,10 +29,7 @@ def crossing_probability(constant: float, fractions: Sequence[float]) -> float:
     bound = constant
     floor = -8.0
     grid = np.linspace(floor, bound, _GRID)
-    weights = np.full(_GRID, grid[1] - grid[0])
-    weights[1:-1:2] *= 4 / 3
-    weights[2:-1:2] *= 2 / 3
-    weights[[0, -1]] /= 3
+    weights = _simpson(grid)
     first = math.sqrt(fractions[0])
     crossed = float(ndtr(-bound / first))
     density = np.exp(-0.5 * (grid / first) ** 2) / (first * math.sqrt(2 * math.pi))
@@ -41,6 +40,44 @@ def crossing_probability(constant: float, fractions: Sequence[float]) -> float:
         moves = np.exp(-0.5 * ((grid[:, None] - grid[None, :]) / step) ** 2) / (step * math.sqrt(2 * math.pi))
         density = moves @ mass
     return crossed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookChance:
+    """The chances that a look is the first at which Z passes its bound upwards, and downwards."""
+
+    above: float
+    below: float
+
+
+def look_chances(alpha: float, fractions: Sequence[float], drift: float) -> tuple[LookChance, ...]:
+    """Where a sample is stopped whose Z has the mean ``drift`` when it is complete: (margin + true difference) / standard error.
+
+    What is left of 1 crosses no bound, not even the last one.
+    """
+    bound = obrien_fleming(alpha, fractions)[-1] * math.sqrt(fractions[-1])
+    grid = np.linspace(-bound, bound, _GRID)
+    weights = _simpson(grid)
+    first, mean = math.sqrt(fractions[0]), drift * fractions[0]
+    chances = [LookChance(above=float(ndtr((mean - bound) / first)), below=float(ndtr((-bound - mean) / first)))]
+    density = np.exp(-0.5 * ((grid - mean) / first) ** 2) / (first * math.sqrt(2 * math.pi))
+    for before, now in pairwise(fractions):
+        step, moved = math.sqrt(now - before), drift * (now - before)
+        mass = density * weights
+        above = float((mass * ndtr((grid + moved - bound) / step)).sum())
+        chances.append(LookChance(above=above, below=float((mass * ndtr((-bound - grid - moved) / step)).sum())))
+        moves = np.exp(-0.5 * ((grid[:, None] - grid[None, :] - moved) / step) ** 2) / (step * math.sqrt(2 * math.pi))
+        density = moves @ mass
+    return tuple(chances)
+
+
+def _simpson(grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights of Simpson's rule on an odd number of equally spaced points."""
+    weights = np.full(len(grid), grid[1] - grid[0])
+    weights[1:-1:2] *= 4 / 3
+    weights[2:-1:2] *= 2 / 3
+    weights[[0, -1]] /= 3
+    return weights
 
 
 def _check(fractions: Sequence[float]) -> None:

@@ -36,6 +36,21 @@ def stdtrit(df: Any, p: Any) -> Any:
     return _scipy().stdtrit(df, p)
 
 
+def pdtr(k: Any, mean: Any) -> Any:
+    """The Poisson distribution function."""
+    return _scipy().pdtr(k, mean)
+
+
+def chdtr(df: Any, x: Any) -> Any:
+    """The distribution function of chi-square."""
+    return _scipy().chdtr(df, x)
+
+
+def stdtr(df: Any, t: Any) -> Any:
+    """The distribution function of Student's t."""
+    return _scipy().stdtr(df, t)
+
+
 def betaincinv(a: Any, b: Any, p: Any) -> Any:
     """The quantile of the beta distribution."""
     return _scipy().betaincinv(a, b, p)

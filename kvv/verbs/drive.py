@@ -16,6 +16,7 @@ from kvv import __version__
 from kvv.config import ConfigError, RunConfig
 from kvv.finish import Tell, check_reference, finish
 from kvv.job import Job, guard, prepare
+from kvv.looks import sentence
 from kvv.progress import LiveProgress, PlainProgress
 from kvv.reach import WRONG_ADDRESS, advice
 from kvv.record import check_meta, run_meta
@@ -37,6 +38,8 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
     if part is not None:
         _say(config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases")
+    if config.early_stop and not contract_only:
+        _say(config, sentence(job.plan, job.policy))
     if not job.plan.suites:
         raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
     if job.prices is not None and not config.quiet:

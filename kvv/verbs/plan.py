@@ -11,9 +11,8 @@ from kvv.job import Job, prepare
 from kvv.plan import PlannedSuite, cost_of
 from kvv.report.escape import plain
 from kvv.sharding import sharded
-from kvv.stats.power import binary_design
-from kvv.stats.power import detectable as detectable_loss
-from kvv.suite import SuiteKind
+from kvv.verbs import outlook
+from kvv.verbs.outlook import detectable
 
 
 def plan(arguments: argparse.Namespace) -> int:
@@ -26,7 +25,7 @@ def plan(arguments: argparse.Namespace) -> int:
 
 
 def plan_facts(job: Job) -> dict[str, Any]:
-    """The plan as data: suites, requests, tokens, dollars without and with prefix caching, the judge's calls, detectable difference."""
+    """The plan as data: suites, requests, tokens, dollars without and with prefix caching, the judge's calls, what could be decided."""
     return {
         "profile": job.profile.id,
         "surface": job.profile.surface.value,
@@ -40,6 +39,7 @@ def plan_facts(job: Job) -> dict[str, Any]:
         "cost_usd": job.plan.cost,
         "judge_cost_usd": job.plan.judge_cost,
         "cost_cached_usd": job.plan.cost_cached,
+        "outlook": outlook.facts(job),
     }
 
 
@@ -55,17 +55,9 @@ def _suite_facts(job: Job, item: PlannedSuite) -> dict[str, Any]:
         "judge_calls": item.judge_calls,
         "cost_usd": None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens),
         "cost_cached_usd": None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens),
-        "detectable": detectable(item),
+        "detectable": detectable(item, job),
         "data": None if item.context.dataset is None else item.context.dataset.origin,
     }
-
-
-def detectable(item: PlannedSuite) -> float | None:
-    """The loss this many questions and samples show with 80 % power: score .8 and a correlation of .5 with the reference assumed."""
-    if item.suite.kind is not SuiteKind.BENCHMARK or not item.cases:
-        return None
-    samples = max(item.samples.values(), default=1)
-    return round(detectable_loss(binary_design(len(item.cases), 0.8, 0.5, k_vendor=samples, k_reference=samples).se), 4)
 
 
 def plan_table(job: Job) -> str:
@@ -74,11 +66,12 @@ def plan_table(job: Job) -> str:
     lines = [f"plan: {job.plan.requests:,} requests, about {tokens}{_money(job.plan.cost)}"]
     for item in job.plan.suites:
         cost = None if job.plan.prices is None else cost_of(job.plan.prices, item.prompt_tokens, item.completion_tokens)
-        seen = detectable(item)
+        seen = detectable(item, job)
         power = f", would see a loss of {100 * seen:.1f} points" if seen else ""
         tokens = _tokens(item.prompt_tokens + item.completion_tokens)
         lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests, {tokens}{_money(cost)}{_cached(job, item)}{power}")
     lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
+    lines += outlook.lines(job)
     return "\n".join(plain(line, 400) for line in lines)
 
 

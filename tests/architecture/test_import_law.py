@@ -18,6 +18,7 @@ PURE = [
     "kvv/compare",
     "kvv/plan.py",
     "kvv/shard.py",
+    "kvv/looks.py",
     "kvv/report",
     "kvv/model.py",
     "kvv/outcome.py",

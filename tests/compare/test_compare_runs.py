@@ -243,3 +243,16 @@ def test_a_damaged_store_is_one_line_and_exit_code_2(runs: Any, call: Any, verb:
         assert said.code == 2, (name, said.out[:300])
         assert len(said.err.splitlines()) == 1
         assert "Traceback" not in said.err
+
+
+def test_a_suite_that_a_look_ended_is_compared_on_the_questions_it_asked(sides: Any) -> None:
+    """The first part of the same random order is no other choice of questions; a part that is none of the whole is."""
+    whole = sides.side(sides.bench([1, 0] * 50), name="a")
+    part = replace(sides.bench([1, 0] * 20), ended_early=True)
+    found = compare([whole, sides.side(part, name="b")], np.random.default_rng(0))
+    assert found.unlike == ()
+    assert found.quality[0].pairs[0].samples == 40
+    assert any("60 of 100 cases are not in all runs" in text for text in found.dropped)
+    for other in (replace(part, ended_early=False), replace(part, cases={**part.cases, "bench/else": part.cases["bench/q0"]})):
+        with pytest.raises(UnlikeRuns, match="--allow-different cases"):
+            compare([whole, sides.side(other, name="b")], np.random.default_rng(0))

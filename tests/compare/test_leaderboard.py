@@ -64,6 +64,8 @@ def test_a_row_with_the_preset_on_public_data_is_comparable(sides: Any) -> None:
     assert leaderboard([drawn], RNG(0)).entries[0].why_not == "OCRBench: 500 of 1000 questions"
     fixture = replace(side, suites={"ocrbench": replace(side.suites["ocrbench"], fixture=True)})
     assert leaderboard([fixture], RNG(0)).entries[0].why_not == "fixture data"
+    early = replace(side, suites={"ocrbench": replace(side.suites["ocrbench"], ended_early=True)})
+    assert leaderboard([early], RNG(0)).entries[0].why_not == "ended early: ocrbench"
 
 
 def test_only_the_newest_run_of_an_endpoint_counts_unless_all_are_wanted(sides: Any) -> None:

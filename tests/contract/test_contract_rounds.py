@@ -110,6 +110,7 @@ def test_a_rate_is_judged_from_all_samples_with_its_exact_interval(lab: Any, goo
     assert (verdict.outcome, verdict.reason, len(asked)) == (outcome, reason, 8)
     assert verdict.values["rate"] == good / 8
     assert verdict.facts["samples"] == [1] * good + [0] * (8 - good)
+    assert ("more samples at this rate would settle it" in verdict.detail) is (outcome is Outcome.INCONCLUSIVE)
 
 
 def test_samples_without_an_answer_count_against_a_pass_and_for_the_vendor_in_a_fail(lab: Any) -> None:
@@ -119,6 +120,7 @@ def test_samples_without_an_answer_count_against_a_pass_and_for_the_vendor_in_a_
     verdict, _ = lab.drive(lab.only(RATE), endpoint(7))
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "rate-unclear")
     assert verdict.facts["samples"] == [1] * 7 + [None]
+    assert "answers to the 1 that could not tell would settle it" in verdict.detail
     nothing, _ = lab.drive(lab.only(RATE), endpoint(0))
     assert (nothing.outcome, nothing.reason) == (Outcome.INCONCLUSIVE, "no-sample-told")
 

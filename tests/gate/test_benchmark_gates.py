@@ -263,12 +263,13 @@ def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
     bound = obrien_fleming(0.05, equal_looks(5))[1]
     assert 1.645 < z < bound
     refs = {"bench": [bench.reference(reference)]}
-    at_look = bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs, looks={"bench": Look(fractions=(0.2, 0.4))})
+    look = Look(number=2, fractions=equal_looks(5))
+    at_look = bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs, looks={"bench": look})
     assert at_look.outcome is I
     assert bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs).outcome is P
 
 
-@pytest.mark.parametrize(("looks", "expected"), [({"bench": Look(fractions=(0.2, 0.4, 0.6))}, P), ({}, I)])
+@pytest.mark.parametrize(("looks", "expected"), [({"bench": Look(number=3, fractions=equal_looks(5))}, P), ({}, I)])
 def test_what_an_early_stop_left_out_is_not_open_but_what_a_cut_run_left_out_is(bench: Any, looks: dict[str, Look], expected: Outcome) -> None:
     vendor, reference = table(540, 5, 5, 50)
     answers = bench.answers(vendor)
@@ -326,8 +327,8 @@ def test_refused_requests_count_against_an_f1(bench: Any) -> None:
 
 def test_official_runs_of_other_prompts_are_not_used_for_an_f1(bench: Any) -> None:
     rng = np.random.default_rng(9)
-    runs = [rng.random(500) < 0.5 for _ in range(3)]
-    assert f1_decision(bench, rng.random(2000) < 0.5, runs).gates[0].reason == "reference-too-small: a run knows 500 of 2000 answers"
+    runs = [rng.random(500) < 0.7 for _ in range(3)]
+    assert f1_decision(bench, rng.random(2000) < 0.7, runs).gates[0].reason == "reference-too-small: a run knows 500 of 2000 answers"
 
 
 def test_one_official_run_is_not_enough_to_judge_an_f1(bench: Any) -> None:
@@ -385,3 +386,73 @@ def test_a_part_of_a_run_passes_nothing_and_fails_what_fails(bench: Any) -> None
     assert bench.decide([bench.case("params/a", "params", outcome=F)], part="shard 1 of 3 alone").outcome is F
     chosen = bench.decide([bench.case("params/a", "params")], chosen="only cases params/*")
     assert chosen.headline == "PASS, 1 of 1 suite, only cases params/*; contract pass"
+
+
+def test_a_regression_pass_must_survive_counting_the_open_samples_as_wrong(bench: Any) -> None:
+    entry = {"mode": "regression", "margin": 0.0, "detect": 0.05}
+    vendor, reference = table(880, 12, 12, 96)
+    assert paired(bench, vendor, reference, **entry).outcome is P
+    holes: list[float | None] = [None if i < 40 else v for i, v in enumerate(vendor)]
+    decision = paired(bench, holes, reference, **entry)
+    assert decision.outcome is I
+    assert "counted as wrong the open samples show a loss" in decision.gates[0].reason
+
+
+def test_a_regression_gate_at_a_look_needs_the_looks_own_width(bench: Any) -> None:
+    """400 cases with 10 gained and 10 lost see 2.8 points at a fixed size, and about 4 at look 2 of 5, whose bound is 2.77 and not 1.64."""
+    vendor, reference = table(340, 10, 10, 40)
+    looks = {"bench": Look(number=2, fractions=equal_looks(5))}
+    refs = {"bench": [bench.reference(reference)]}
+    seen = {}
+    for detect in (0.035, 0.05):
+        rules = policy(mode="regression", margin=0.0, detect=detect)
+        fixed = bench.decide(bench.answers(vendor), rules, references=refs)
+        at_look = bench.decide(bench.answers(vendor), rules, references=refs, looks=looks)
+        seen[detect] = (fixed.outcome, at_look.outcome)
+    assert seen == {0.035: (P, I), 0.05: (P, P)}
+
+
+def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
+    vendor, reference = table(860, 4, 4, 132)
+    look = Look(number=1, fractions=equal_looks(5), planned=5000)
+    decision = bench.decide(
+        bench.answers(vendor), {**policy(), "looks": 5}, references={"bench": [bench.reference(reference)]}, looks={"bench": look}
+    )
+    taken = decision.stats[0].look
+    assert (taken.number, taken.of, taken.asked, taken.planned, taken.stopped) == (1, 5, 1000, 5000, True)
+    assert taken.z == pytest.approx(float(tango_z(4, 4, 1000, -0.03)))
+    assert taken.bound == pytest.approx(obrien_fleming(0.05, equal_looks(5))[0])
+    assert taken.z > taken.bound
+    assert taken.interval[0] > -0.03
+    assert decision.gates[0].reason.endswith("stopped at look 1 of 5 for pass: 1,000 of 5,000 asked")
+    ran_out = Look(number=5, fractions=equal_looks(5), planned=1000, stopped=False)
+    end = bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references={"bench": [bench.reference(reference)]}, looks={"bench": ran_out})
+    assert end.stats[0].look.bound == pytest.approx(1.751, abs=1e-3)
+    assert "none of its 5 looks ended it early" in end.gates[0].reason
+
+
+def test_a_look_at_repeats_shows_students_t_as_a_normal_value(bench: Any) -> None:
+    rng = np.random.default_rng(3)
+    ability = np.clip(rng.beta(5, 0.6, 12), 0, 1)
+    vendor = [float(rng.random() < p) for p in ability for _ in range(32)]
+    reference = {f"bench/q{i}": [float(rng.random() < p) for _ in range(32)] for i, p in enumerate(ability)}
+    look = Look(number=2, fractions=equal_looks(5), planned=30 * 32)
+    decision = bench.decide(
+        bench.answers(vendor, samples=32), policy(margin=0.3), references={"bench": [bench.reference(reference)]}, looks={"bench": look}
+    )
+    taken = decision.stats[0].look
+    assert 0 < taken.z < 8
+    assert (taken.z > taken.bound) is (taken.interval[0] > -0.3)
+
+
+def test_rows_are_decided_alike_whatever_stands_before_them(bench: Any) -> None:
+    """A look decides one suite alone; the end of the run decides it among others."""
+    rng = np.random.default_rng(8)
+    vendor = [round(float(x), 2) for x in rng.random(40)]
+    refs = {"bench": [bench.reference([round(float(x), 2) for x in rng.random(40)])]}
+    alone = bench.decide(bench.answers(vendor), policy(margin=0.2), references=refs)
+    other = rate_stat("other", "score", successes=1, concluded=2, primary=True)
+    stats = bench.decide(bench.answers(vendor), policy(margin=0.2), references=refs).stats
+    suites = [SuiteRun(id="other", kind=SuiteKind.BENCHMARK), SuiteRun(id="bench", kind=SuiteKind.BENCHMARK)]
+    among = bench.decide(bench.answers(vendor), policy(margin=0.2), suites=suites, metrics=False, stats=[other, *stats], references=refs)
+    assert among.gates[-1] == alone.gates[-1]

@@ -49,3 +49,10 @@ def test_a_missed_service_level_fails_the_latency_area(bench: Any) -> None:
         tally.add(Answer(prompt_tokens=1, ttft_ms=5000.0))
     decision = bench.decide([bench.case("params/a", "params")], policy, latency=tally)
     assert (decision.outcome, decision.areas["latency"], decision.areas["decoding"]) == (Outcome.FAIL, Outcome.FAIL, Outcome.PASS)
+
+
+@pytest.mark.parametrize(("kept", "missed", "more"), [(88, 12, True), (28, 0, True), (90, 10, False)])
+def test_a_level_that_cannot_tell_says_how_many_more_answers_would(kept: int, missed: int, more: bool) -> None:
+    reason = judged(kept, missed).reason
+    assert ("more answers would settle it" in reason) is more
+    assert ("no number of answers" in reason) is not more

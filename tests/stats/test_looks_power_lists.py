@@ -23,6 +23,7 @@ from kvv.stats import (
     detectable,
     equal_looks,
     fail_probability,
+    look_chances,
     mean_f1,
     more_samples,
     obrien_fleming,
@@ -71,6 +72,22 @@ def test_unequal_looks_keep_alpha_by_simulation() -> None:
     steps = np.sqrt(np.diff([0.0, *fractions]))
     z = np.cumsum(rng.normal(size=(40_000, 4)) * steps, axis=1) / np.sqrt(fractions)
     assert float((z >= bounds).any(axis=1).mean()) == pytest.approx(0.05, abs=0.004)
+
+
+@pytest.mark.parametrize("drift", [0.0, 2.5, -5.0])
+@pytest.mark.parametrize("fractions", [equal_looks(5), (0.31, 0.34, 0.8, 1.0)])
+def test_the_look_that_stops_is_as_likely_as_simulated(drift: float, fractions: tuple[float, ...]) -> None:
+    found = look_chances(0.05, fractions, drift)
+    rng = np.random.default_rng(3)
+    steps = np.diff([0.0, *fractions])
+    path = np.cumsum(rng.normal(size=(40_000, len(fractions))) * np.sqrt(steps) + drift * steps, axis=1)
+    bound = obrien_fleming(0.05, fractions)[-1]
+    crossed = np.abs(path) >= bound
+    first = crossed.argmax(axis=1)
+    up = path[np.arange(40_000), first] > 0
+    for look, chance in enumerate(found):
+        here = crossed.any(axis=1) & (first == look)
+        assert (chance.above, chance.below) == pytest.approx((float((here & up).mean()), float((here & ~up).mean())), abs=0.01)
 
 
 @pytest.mark.parametrize("fractions", [(), (0.0, 1.0), (0.5, 0.5), (0.5, 1.2)])
