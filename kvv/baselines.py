@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from kvv.compare.side import Side
 from kvv.config import ConfigError
 from kvv.report.text import plain
-from kvv.runfolder import slug
+from kvv.runfolder import slug, vendor_stored
 
 FORMAT = 1
 FOLDER = "baselines"
@@ -70,7 +70,9 @@ def read_baseline(path: Path) -> Baseline:
         table = json.loads(path.read_text("utf-8"))
         if not isinstance(table, dict) or table.get("kvv_baseline") != FORMAT:
             raise ConfigError(f"--baseline: {path} is no baseline file of format {FORMAT} (`kvv baseline accept` writes one)")
-        return Baseline(side=_SIDE.validate_python(table.get("side")), accepted=str(table.get("accepted", "")), note=str(table.get("note", "")))
+        side = _SIDE.validate_python(table.get("side"))
+        side = replace(side, vendor=vendor_stored(side.vendor, side.base_url))
+        return Baseline(side=side, accepted=str(table.get("accepted", "")), note=str(table.get("note", "")))
     except OSError as error:
         raise ConfigError(f"--baseline: {path}: {error.strerror or error}") from error
     except ValidationError as error:

@@ -17,7 +17,7 @@ from kvv.options import Parser, add_output_options, add_run_options
 from kvv.options_compared import add_compared_verbs
 from kvv.usage import ConfigError
 
-REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
+REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
 EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
 
 Verb = Callable[[argparse.Namespace], int]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from kvv.job import Job
 from kvv.kvv_map import load_map
 from kvv.looks import stopped_suites
 from kvv.record import now, recorded_suites
-from kvv.references import ASKED, Header, programs, write_reference
+from kvv.references import ASKED, Header, ReferenceError, Written, check_writable, programs, write_reference
 from kvv.report import csv, github, html, junit, leaderboard, markdown, text
 from kvv.report import json as report_json
 from kvv.report import kvv as report_kvv
@@ -25,6 +26,9 @@ from kvv.runview import PlannedVerdicts, build_view
 from kvv.store import Store, WriteError
 from kvv.suite import Result, SuiteKind
 
+EXIT_USAGE = 2
+#: is given a run that has ended, with its folder
+Tell = Callable[[RunConfig, RunView, Path], None]
 #: the disk is full, over quota, or failed: nothing the user wrote on the command line
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
@@ -50,10 +54,10 @@ FORMATS = {
 }
 
 
-def finish(job: Job, store: Store, folder: Path, ending: Ending) -> int:
-    """Store the end, write the reports, print the verdict; the run's exit code."""
+def finish(job: Job, store: Store, folder: Path, ending: Ending, tell: Tell | None = None) -> int:
+    """Store the end, write the reports, print the verdict (or give it to ``tell`` instead); the run's exit code."""
     record_ending(store, ending)
-    return write_reports(job.config, store, folder)
+    return write_reports(job.config, store, folder, tell)
 
 
 def record_ending(store: Store, ending: Ending) -> None:
@@ -64,7 +68,14 @@ def record_ending(store: Store, ending: Ending) -> None:
     store.flush()
 
 
-def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
+def write_reports(config: RunConfig, store: Store, folder: Path, tell: Tell | None = None) -> int:
+    view = write_files(store, folder)
+    (tell or say)(config, view, folder)
+    return _referenced(Path(config.as_reference), store, view, folder) if config.as_reference else view.run.exit_code
+
+
+def write_files(store: Store, folder: Path) -> RunView:
+    """What every run's folder holds, made from the store alone; prints nothing."""
     view = build_view(store)
     try:
         for name, render in FILES.items():
@@ -73,10 +84,7 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     except OSError as error:
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
         raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
-    say(config, view, folder)
-    if config.as_reference:
-        write_as_reference(Path(config.as_reference), store, view)
-    return view.run.exit_code
+    return view
 
 
 def write_suite_files(store: Store, folder: Path) -> None:
@@ -109,20 +117,20 @@ def _say(config: RunConfig, view: RunView, folder: Path) -> None:
         sys.stdout.flush()
         return
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        _tell_github(view)
+        tell_github(github.workflow_commands(view), github.render(view))
     sys.stdout.write(text.brief(view) if config.quiet else text.render(view))
     sys.stdout.write(f"{'' if config.quiet else chr(10)}{text.plain(str(folder))}\n")
     sys.stdout.flush()
 
 
-def _tell_github(view: RunView) -> None:
-    """Annotations beside the job's log, and the report as the step's summary."""
-    sys.stdout.write(github.workflow_commands(view))
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
+def tell_github(commands: str, summary: str) -> None:
+    """Annotations beside the job's log, and a text for the step's summary."""
+    sys.stdout.write(commands)
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
         try:
-            with Path(summary).open("a", encoding="utf-8", newline="\n") as out:
-                out.write(github.render(view))
+            with Path(path).open("a", encoding="utf-8", newline="\n") as out:
+                out.write(summary)
         except OSError as error:
             print(f"the step summary cannot be written: {error.strerror or error}", file=sys.stderr)
 
@@ -132,8 +140,42 @@ def _asked(entry: Mapping[str, Any], store: Store) -> dict[str, Any]:
     return {name: entry["settings"].get(name) for name in ASKED} | programs(case for case, _ in store.cases(entry["id"]))
 
 
-def write_as_reference(path: Path, store: Store, view: RunView) -> None:
-    """Per-case results of the run's benchmarks, for `--reference`."""
+def check_reference(config: RunConfig) -> None:
+    """ConfigError, before anything is asked, where --as-reference names what cannot be written."""
+    if config.as_reference:
+        try:
+            check_writable(Path(config.as_reference))
+        except OSError as error:
+            raise ConfigError(f"--as-reference: cannot write {config.as_reference}: {error.strerror or error}") from error
+
+
+def _referenced(path: Path, store: Store, view: RunView, folder: Path) -> int:
+    """Writes the reference and says so, last of all; the run's exit code, or 2 where no reference came of a run that passed."""
+    code = view.run.exit_code
+    try:
+        written = write_as_reference(path, store, view)
+    except ReferenceError as error:
+        _tell(f"--as-reference: {error}")
+        return code or EXIT_USAGE
+    except OSError as error:
+        wrong = f"--as-reference: cannot write {path}: {error.strerror or error}"
+        if error.errno in DISK_ERRORS:
+            raise WriteError(wrong) from error
+        _tell(f"{wrong}; the run is kept: `kvv resume {shlex.quote(str(folder))}` writes it again")
+        return EXIT_USAGE
+    held = ", ".join(f"{suite.suite} ({suite.usable} of {suite.samples} samples, {suite.cases} cases)" for suite in written)
+    about = f"; exit code {code} is this run's own verdict ({view.decision.outcome.value}), which a reference does not need" if code else ""
+    _tell(f"wrote the reference {path}: {held}{about}")
+    return code
+
+
+def _tell(line: str) -> None:
+    """On standard error, even under -q: what follows depends on it."""
+    print(text.plain(f"kvv: {line}", 1_000), file=sys.stderr, flush=True)
+
+
+def write_as_reference(path: Path, store: Store, view: RunView) -> list[Written]:
+    """Per-case results of the run's benchmarks, for `--reference`. Raises ReferenceError and OSError."""
     meta = store.meta()
     stopped = stopped_suites(meta)
     pairs = (
@@ -152,7 +194,4 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> None:
         data_sha256=digests,
         asked={} if meta.get("imported") else {entry["id"]: _asked(entry, store) for entry in meta["suites"]},
     )
-    try:
-        write_reference(path, header, pairs)
-    except OSError as error:
-        raise ConfigError(f"--as-reference: cannot write {path}: {error.strerror or error}") from error
+    return write_reference(path, header, pairs)

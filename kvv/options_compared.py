@@ -24,6 +24,11 @@ def add_compared_verbs(verbs: Verbs) -> None:
     gate.add_argument("--baseline", action="append", metavar="RUN|FILE", help="a run or an accepted baseline file (repeatable; the newest counts)")
     gate.add_argument("--last", type=int, default=5, metavar="K", help="how many baselines are looked at, the older ones for drift (default: 5)")
     gate.add_argument("--confirm", metavar="RUN", help="a second, fresh run: an alarm counts only where it repeats it")
+    gate.add_argument("--confirm-now", action="store_true", help="where it alarms, measure what alarmed once more, with the run's own settings")
+    for name, kind in (("--deadline", float), ("--max-cost", float), ("--max-requests", int), ("--max-tokens-total", int)):
+        gate.add_argument(name, type=kind, help="--confirm-now: replaces the run's own bound")
+    gate.add_argument("--yes", action="store_true", default=None, help="--confirm-now: start although it may be expensive")
+    gate.add_argument("--base-url", metavar="URL", help="--confirm-now: the same endpoint at another address")
     gate.add_argument("--policy", metavar="NAME|FILE", help="default: nightly")
     gate.add_argument("--waivers", metavar="FILE", help="[[waiver]] tables: case, reason, owner, issue, expires")
     gate.add_argument("--on-inconclusive", choices=("fail", "warn"), default="fail", help="fail: exit code 3; warn: 0 (default: fail)")

@@ -84,8 +84,8 @@ class Measure(StrEnum):
 class ServiceLevel(_Table):
     """At least ``share`` of the answers keep ``limit``: at most that for times in ms, at least that for tokens/s.
 
-    Counted over the run's own answers with ``min_prompt_tokens`` <= prompt tokens < ``max_prompt_tokens``, of
-    ``workload`` (chat, agentic; "": both). Judged with a one-sided Clopper-Pearson limit.
+    Counted over the run's own answers with ``min_prompt_tokens`` <= prompt tokens < ``max_prompt_tokens``, of ``workload`` (agentic: turns of
+    an agent with tools in a sandbox; chat: all others; "": both). Judged with a one-sided Clopper-Pearson limit.
     """
 
     id: Slug
@@ -94,7 +94,7 @@ class ServiceLevel(_Table):
     share: Annotated[float, Field(gt=0, lt=1)] = 0.9
     min_prompt_tokens: Annotated[int, Field(ge=0)] = 0
     max_prompt_tokens: Annotated[int, Field(gt=0)] | None = None
-    workload: str = ""
+    workload: Literal["", "chat", "agentic"] = ""
 
     def covers(self, prompt_tokens: int, workload: str) -> bool:
         below = self.max_prompt_tokens is None or prompt_tokens < self.max_prompt_tokens

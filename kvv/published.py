@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,9 +30,21 @@ class Mean(_Table):
     variant: str = ""
 
 
+class Row(_Table):
+    """A vendor's row of the public leaderboard; ``values`` from 0 to 1 by the leaderboard's own column."""
+
+    vendor: str
+    values: dict[Literal["ocrbench", "mmmu_pro", "beam", "deepswe"], Annotated[float, Field(ge=0, le=1)]]
+
+
 class Published(_Table):
+    """``mean`` are the owner's own, which runs are held to; ``row`` are the leaderboard's, which are shown beside measured ones."""
+
     source: str
+    leaderboard: str
+    model: str
     mean: tuple[Mean, ...]
+    row: tuple[Row, ...] = ()
 
 
 def load_published(profile: str) -> Published | None:

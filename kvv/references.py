@@ -10,8 +10,10 @@ A null sample had no conclusion; it keeps its place, so that occurrence is paire
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,11 +65,22 @@ class ReferenceFile:
     runs: Mapping[str, ReferenceRun]
 
 
-def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, Verdict]]) -> int:
-    """Write the ``values`` of every planned sample and return the number of cases.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a reference file holds of one suite: ``usable`` of ``samples`` have values."""
+
+    suite: str
+    cases: int
+    samples: int
+    usable: int
+
+
+def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, Verdict]]) -> list[Written]:
+    """Write the ``values`` of every planned sample; by suite, what was written.
 
     Verdicts may come in any order. A sample never judged before one that was (a run cut short) is null. A refused
-    request and a failed one are null alike: neither says what the model would do.
+    request and a failed one are null alike: neither says what the model would do. The file is there whole or not at all; ReferenceError
+    where no sample has a value, OSError where it cannot be written.
     """
     samples: dict[tuple[str, str], dict[int, Mapping[str, float] | None]] = {}
     for case, verdict in verdicts:
@@ -75,15 +88,46 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
             continue
         usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
         samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
+    written = _written(samples)
+    if not any(suite.usable for suite in written):
+        raise ReferenceError(f"{path} was not written: no benchmark sample was concluded, and a reference of nothing says nothing")
     head: dict[str, Any] = {"kvv_reference": FORMAT, "model": header.model, "run_id": header.run_id, "created": header.created}
     head |= {"source": header.source, "source_sha256": header.source_sha256, "data_sha256": dict(header.data_sha256)}
     if header.asked:
         head["asked"] = {suite: dict(fields) for suite, fields in header.asked.items()}
-    with path.open("w", encoding="utf-8", newline="\n") as out:
-        out.write(_line(head))
-        for (suite, case_id), found in sorted(samples.items()):
-            out.write(_line({"suite": suite, "case": case_id, "samples": [found.get(k) for k in range(max(found) + 1)]}))
-    return len(samples)
+    unnamed = _unnamed(path)
+    try:
+        with unnamed.open("w", encoding="utf-8", newline="\n") as out:
+            out.write(_line(head))
+            for (suite, case_id), found in sorted(samples.items()):
+                out.write(_line({"suite": suite, "case": case_id, "samples": [found.get(k) for k in range(max(found) + 1)]}))
+        os.replace(unnamed, path)
+    finally:
+        unnamed.unlink(missing_ok=True)
+    return written
+
+
+def _written(samples: Mapping[tuple[str, str], Mapping[int, Mapping[str, float] | None]]) -> list[Written]:
+    found = []
+    for name in dict.fromkeys(suite for suite, _ in samples):
+        cases = [judged for (suite, _), judged in samples.items() if suite == name]
+        values = [value for judged in cases for value in judged.values()]
+        found.append(Written(suite=name, cases=len(cases), samples=len(values), usable=sum(value is not None for value in values)))
+    return found
+
+
+def check_writable(path: Path) -> None:
+    """OSError where no reference could be put there. Nothing is left behind, and what is there stays."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is no file")
+    unnamed = _unnamed(path)
+    with unnamed.open("w", encoding="utf-8"):
+        pass
+    unnamed.unlink()
+
+
+def _unnamed(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
 
 
 def _line(value: Mapping[str, Any]) -> str:

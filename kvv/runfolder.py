@@ -27,6 +27,8 @@ CONFIG = "run.toml"
 #: host labels that name no vendor
 GENERIC_LABELS = frozenset({"api", "www", "inference", "gateway", "llm", "openai", "v1", "com", "ai", "net", "org", "io", "cn", "dev", "co", "xyz"})
 NAME_LIMIT = 99
+#: what services on this machine are called, before their port
+LOCAL = "local"
 #: the committed example under reports/ is nobody's newest run; it is read where it is named
 EXAMPLE = "example"
 _STAMP_FORM = "%Y%m%dT%H%M%SZ"
@@ -34,14 +36,25 @@ _STAMP = re.compile(r"\d{8}T\d{6}Z")
 
 
 def vendor_of(base_url: str | None) -> str:
-    """A short name for the endpoint's owner, from the host; ``reference`` for our own endpoint."""
+    """A short name for the endpoint's owner, from the host; ``reference`` for our own endpoint.
+
+    Services on this machine differ by nothing but their port: ``local-8000``.
+    """
     if base_url is None:
         return "reference"
-    host = (urlsplit(base_url).hostname or "unknown").lower()
-    if host in ("localhost", "::1") or re.fullmatch(r"[0-9.]+", host) or ":" in host:
-        return "local" if host == "localhost" or host.startswith("127.") or host == "::1" else slug(host)
+    parts = urlsplit(base_url)
+    host = (parts.hostname or "unknown").lower()
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return f"{LOCAL}-{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    if re.fullmatch(r"[0-9.]+", host) or ":" in host:
+        return slug(host)
     labels = [label for label in host.split(".") if label not in GENERIC_LABELS]
     return slug(labels[-1]) if labels else slug(host)
+
+
+def vendor_stored(vendor: str, base_url: str) -> str:
+    """The vendor of a stored run. Runs from before ports were told apart say ``local``; their address, where it was kept, has the port."""
+    return vendor_of(base_url) if vendor == LOCAL and base_url.startswith("http") else vendor
 
 
 def slug(text: str, limit: int = 32) -> str:

@@ -20,7 +20,7 @@ from kvv.model import Area, Case, FindingKind, Level, Outcome, ReferenceValue, S
 from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
 from kvv.store import Store, StoredExchange
-from kvv.suite import SuiteKind
+from kvv.suite import SuiteKind, load_suite
 
 #: how many failed samples are shown with request and answer, over all suites
 SHOWN_WITH_BYTES = 60
@@ -143,9 +143,7 @@ def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, A
     )
 
 
-def _evidence(
-    store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], upstreams: Mapping[str, int]
-) -> Evidence:
+def _evidence(store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], upstreams: Mapping[str, int]) -> Evidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
     return Evidence(
@@ -233,9 +231,11 @@ def upstreams_of(store: Store) -> dict[str, int]:
 
 
 def _answers(store: Store) -> Iterator[Answer]:
+    agentic = {entry["id"] for entry in store.meta()["suites"] if "sandbox" in load_suite(entry["id"]).needs}
     for sample in store.timing_samples():
         yield Answer(
             prompt_tokens=sample.prompt_tokens or 0,
+            workload="agentic" if sample.case.split("/", 1)[0] in agentic else "chat",
             ttft_ms=sample.first_token_ms if sample.stream else None,
             itl_ms=sample.itl_p50_ms,
             output_tps=sample.tokens_per_s,

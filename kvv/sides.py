@@ -15,7 +15,7 @@ from kvv.model import Case, Outcome, Role, Verdict
 from kvv.outcome import LIVENESS
 from kvv.record import check_meta, recorded_suites
 from kvv.report.view import RunView
-from kvv.runfolder import STORE, find_run
+from kvv.runfolder import STORE, find_run, vendor_stored
 from kvv.runview import PlannedVerdicts, build_view, crash_rate, evidence_exchange, raw_answer
 from kvv.store import Store, StoredExchange, StoreError, TimingSample
 from kvv.suite import ReferenceRun, SuiteKind
@@ -27,6 +27,8 @@ PROVIDER = "provider"
 #: purposes of requests that a case sends to know whether anybody is there
 SIDE_QUESTIONS = frozenset({"control", LIVENESS})
 ANSWER_TEXT = 1_500
+#: where a suite with several public sets says which one was asked
+EDITIONS = {"beam": "size", "mmmu_pro": "config", "swebench": "benchmark"}
 
 
 @contextmanager
@@ -74,11 +76,12 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
             failures=_failures(view, suite.id),
             rows=_rows(view, suite.id),
             cases=_cases(pairs, recorded.context.references),
+            edition=_edition(view, suite.id),
         )
     return Side(
         run_id=view.run.run_id,
         date=view.run.finished,
-        vendor=view.endpoint.vendor,
+        vendor=vendor_stored(view.endpoint.vendor, view.endpoint.base_url),
         model=view.endpoint.model,
         base_url=view.endpoint.base_url,
         kvv_version=view.run.kvv_version,
@@ -111,6 +114,11 @@ def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any
 def _failures(view: RunView, suite: str) -> str:
     said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
     return str(said.get("failures_in_denominator") or "")
+
+
+def _edition(view: RunView, suite: str) -> str:
+    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+    return str(said.get(EDITIONS.get(suite, "")) or "")
 
 
 def _rows(view: RunView, suite: str) -> tuple[Row, ...]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvv.model import Area, Case, Level, Outcome, Verdict
-from kvv.references import Header, ReferenceError, check_overlap, read_reference, write_reference
+from kvv.references import Header, ReferenceError, check_overlap, check_writable, read_reference, write_reference
 from kvv.suite import ReferenceRun
 
 HEADER = Header(model="kimi-k3", run_id="run-1", created="2026-08-13T09:30:00Z", source="official", data_sha256={"toolcall": "ab"})
@@ -26,7 +26,8 @@ def pair(case_id: str, sample: int, values: dict[str, float], outcome: Outcome =
 def test_values_come_back_by_suite_case_and_sample(tmp_path: Path) -> None:
     path = tmp_path / "ref.jsonl"
     verdicts = [pair("a/2", 1, {"x": 0.5}), pair("a/2", 0, {"x": 1.0}, Outcome.FAIL), pair("b/1", 0, {"y": 0.0}, suite="aime2025")]
-    assert write_reference(path, HEADER, verdicts) == 2
+    written = write_reference(path, HEADER, verdicts)
+    assert [(suite.suite, suite.cases, suite.samples, suite.usable) for suite in written] == [("toolcall", 1, 2, 2), ("aime2025", 1, 1, 1)]
     found = read_reference(path)
     assert found.header == HEADER
     assert found.runs["toolcall"].cases == {"a/2": [{"x": 1.0}, {"x": 0.5}]}
@@ -44,6 +45,28 @@ def test_a_sample_without_conclusion_keeps_its_place(tmp_path: Path) -> None:
     assert lines[0]["samples"] == [None, None, {"x": 1.0}, None]
     assert lines[1]["samples"] == [None]
     assert read_reference(path).runs["toolcall"].cases["a"] == [{}, {}, {"x": 1.0}, {}]
+
+
+def test_a_reference_of_nothing_is_refused_and_leaves_an_older_one_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ref.jsonl"
+    path.write_text("older", "utf-8")
+    nothing = [pair("a", 0, {}, Outcome.INCONCLUSIVE), pair("b", 0, {"x": 1.0}, Outcome.ERROR), pair("c", 0, {}, Outcome.FAIL)]
+    for verdicts in (nothing, []):
+        with pytest.raises(ReferenceError, match="no benchmark sample was concluded"):
+            write_reference(path, HEADER, verdicts)
+    assert [found.name for found in tmp_path.iterdir()] == ["ref.jsonl"]
+    assert path.read_text("utf-8") == "older"
+
+
+def test_whether_a_reference_could_be_written_is_told_without_writing_any(tmp_path: Path) -> None:
+    path = tmp_path / "ref.jsonl"
+    check_writable(path)
+    path.write_text("older", "utf-8")
+    check_writable(path)
+    assert [(found.name, found.read_text("utf-8")) for found in tmp_path.iterdir()] == [("ref.jsonl", "older")]
+    for wrong in (tmp_path, tmp_path / "no" / "folder", tmp_path / ("x" * 300), path / "below"):
+        with pytest.raises(OSError, match=r"."):
+            check_writable(wrong)
 
 
 def test_the_order_of_verdicts_does_not_show_in_the_file(tmp_path: Path) -> None:

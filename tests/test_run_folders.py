@@ -11,7 +11,7 @@ import pytest
 
 import kvv.verbs.drive
 from kvv.config import ConfigError, RunConfig
-from kvv.runfolder import CONFIG, STORE, find_run, runs_under, write_config
+from kvv.runfolder import CONFIG, STORE, find_run, runs_under, vendor_of, vendor_stored, write_config
 from kvv.store import Store, StoreError
 
 SECOND = "20260101T000000Z"
@@ -91,3 +91,26 @@ def test_two_runs_started_in_a_row_are_told_apart(kvv_cli: Any) -> None:
     for seed in range(4):
         ran = kvv_cli("run", "ocrbench", "--limit", "1", "--seed", str(seed))
         assert ran.report["seed"] == seed
+
+
+@pytest.mark.parametrize(
+    ("base_url", "vendor"),
+    [
+        ("http://127.0.0.1:8000/v1", "local-8000"),
+        ("http://localhost:8001/v1", "local-8001"),
+        ("http://[::1]:8000/v1", "local-8000"),
+        ("http://127.0.0.1/v1", "local-80"),
+        ("https://localhost/v1", "local-443"),
+        ("http://10.0.0.7:8000/v1", "10.0.0.7"),
+        ("https://api.example.com/v1", "example"),
+        (None, "reference"),
+    ],
+)
+def test_services_on_one_machine_are_told_apart_by_their_port(base_url: str | None, vendor: str) -> None:
+    assert vendor_of(base_url) == vendor
+
+
+def test_a_run_that_says_local_goes_by_the_port_of_its_address() -> None:
+    assert vendor_stored("local", "http://127.0.0.1:8000/v1") == "local-8000"
+    assert vendor_stored("local", "") == "local"
+    assert vendor_stored("example", "http://127.0.0.1:8000/v1") == "example"

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from kvv.compare.side import Measured
-from kvv.report.document import Chart, Document, Estimate, Mark, Section, Table, Unit, written
+from kvv.report.document import Chart, Document, Estimate, Mark, Section, Table, Unit, Value, written
 from kvv.report.escape import jsonable
 from kvv.stats.changes import ALPHA, LEAST, Change, change_points
 
 #: version of the JSON form
 VERSION = 1
+#: why a reading without a value stands apart, and the mark of values of the small data that ships
+NOTHING, FIXTURE = "nothing was concluded", "fixture data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One metric of one run. ``way`` is what has to be equal for values to stand in one series."""
+    """One metric of one run. ``way`` is what has to be equal for values to stand in one series; ``apart`` says why the value stands in none
+    (what was asked was cut short, or is a part of a run)."""
 
     run_id: str
     date: str
@@ -32,11 +35,26 @@ class Reading:
     unit: Unit
     n_planned: int = 0
     way: Mapping[str, Any] | None = None
+    apart: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A run of which nothing was concluded: it says nothing of the model, and neither do its times and counts."""
+
+    run_id: str
+    date: str
+    vendor: str
+    model: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Readings in order of time; ``way`` counts the ways in which this metric was measured, in order of first appearance."""
+    """Readings in order of time; ``way`` counts the ways in which this metric was measured, in order of first appearance.
+
+    ``mark`` says what kind of values these are, where they are not the public data's ("fixture data").
+    """
 
     vendor: str
     model: str
@@ -48,10 +66,11 @@ class Series:
     note: str
     readings: tuple[Reading, ...]
     changes: tuple[Change, ...]
+    mark: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.suite} {self.metric}" + (f", way {self.way}" if self.ways > 1 else "")
+        return f"{self.suite} {self.metric}" + (f" ({self.mark})" if self.mark else "") + (f", way {self.way}" if self.ways > 1 else "")
 
     @property
     def values(self) -> list[float]:
@@ -60,20 +79,25 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """``notes`` say which runs were left out and why."""
+    """``notes`` say which folders were left out and why; ``apart`` are values and ``unread`` whole runs that stand in no series."""
 
     series: tuple[Series, ...]
     runs: int
     notes: tuple[str, ...]
+    apart: tuple[Reading, ...] = ()
+    unread: tuple[Unread, ...] = ()
 
 
-def history(readings: Sequence[Reading], rng: np.random.Generator, *, notes: Sequence[str] = (), alpha: float = ALPHA) -> History:
-    """Readings without a value are left out; the rest in series by endpoint, metric and way of measuring."""
-    known = [r for r in sorted(readings, key=lambda r: (r.date, r.run_id)) if r.value.value is not None]
+def history(
+    readings: Sequence[Reading], rng: np.random.Generator, *, notes: Sequence[str] = (), unread: Sequence[Unread] = (), alpha: float = ALPHA
+) -> History:
+    """Readings by endpoint, metric and way of measuring; those without a value or with a reason to stand apart are in no series."""
+    ordered = [r if r.value.value is not None else replace(r, apart=r.apart or NOTHING) for r in sorted(readings, key=lambda r: (r.date, r.run_id))]
     metrics: dict[tuple[str, str, str, str], dict[str, list[Reading]]] = {}
-    for reading in known:
-        ways = metrics.setdefault((reading.vendor, reading.model, reading.suite, reading.metric), {})
-        ways.setdefault(json.dumps(reading.way, sort_keys=True, default=str), []).append(reading)
+    for reading in ordered:
+        if not reading.apart:
+            ways = metrics.setdefault((reading.vendor, reading.model, reading.suite, reading.metric), {})
+            ways.setdefault(json.dumps(reading.way, sort_keys=True, default=str), []).append(reading)
     series = []
     for (vendor, model, suite, metric), ways in metrics.items():
         first = next(iter(ways.values()))[0]
@@ -91,11 +115,17 @@ def history(readings: Sequence[Reading], rng: np.random.Generator, *, notes: Seq
                     note="" if members[0] is first else _what_changed(first.way, members[0].way),
                     readings=tuple(members),
                     changes=tuple(change_points(values, rng, alpha=alpha)),
+                    mark=FIXTURE if (members[0].way or {}).get("fixture") else "",
                 )
             )
-    empty = len(readings) - len(known)
-    more = [f"{empty} values are left out because nothing was concluded"] if empty else []
-    return History(series=tuple(series), runs=len({r.run_id for r in readings}), notes=(*notes, *more))
+    runs = {r.run_id for r in readings} | {run.run_id for run in unread}
+    return History(
+        series=tuple(series), runs=len(runs), notes=tuple(notes), apart=tuple(r for r in ordered if r.apart), unread=tuple(_by_date(unread))
+    )
+
+
+def _by_date(runs: Sequence[Unread]) -> list[Unread]:
+    return sorted(runs, key=lambda run: (run.date, run.run_id))
 
 
 def _what_changed(first: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:
@@ -110,6 +140,7 @@ def _what_changed(first: Mapping[str, Any] | None, other: Mapping[str, Any] | No
 def document(found: History) -> Document:
     changed = [series for series in found.series if series.changes]
     title = f"{found.runs} runs, {len(found.series)} series: " + (f"{len(changed)} changed" if changed else "no change shown")
+    title += f"; {len(found.unread)} runs never reached the model" if found.unread else ""
     lead = (
         f"A change point is shown by Pettitt's rank test at {ALPHA:g} a look, with at least {LEAST} runs on each side; below about ten runs none "
         "can be. It says when a series changed, not why; the nightly gate looks at the newest run.",
@@ -121,8 +152,19 @@ def document(found: History) -> Document:
         charts = tuple(_chart(s) for s in mine)
         notes = tuple(f"{s.name}: {s.note}" for s in mine if s.note)
         sections.append(Section(title=f"{vendor} {model}", notes=notes, charts=charts, tables=(_latest(mine),)))
+    sections += _apart(found)
     sections.append(Section(title="Every value", tables=(_points(found.series),)))
     return Document(title=title, lead=lead, sections=tuple(sections))
+
+
+def _apart(found: History) -> list[Section]:
+    """What was measured and stands in no series, with the reason."""
+    rows: list[tuple[Value, ...]] = [(u.vendor, u.model, u.date, u.run_id, "the whole run", None, "", u.reason) for u in found.unread]
+    rows += [(r.vendor, r.model, r.date, r.run_id, f"{r.suite} {r.metric}", _estimate(r), r.n_planned, r.apart) for r in found.apart]
+    if not rows:
+        return []
+    columns = ("vendor", "model", "date", "run", "metric", "value", "n planned", "why it stands in no series")
+    return [Section(title="Kept out of the series", tables=(Table(name="apart", columns=columns, rows=tuple(rows)),))]
 
 
 def _sentence(series: Series, change: Change) -> str:
@@ -176,6 +218,7 @@ def as_json(found: History) -> str:
             "metric": s.metric,
             "unit": s.unit.value,
             "way": s.way,
+            "mark": s.mark,
             "note": s.note,
             "changes": [
                 {
@@ -198,7 +241,22 @@ def as_json(found: History) -> str:
         for s in found.series
     ]
     head = {"history_version": VERSION, "runs": found.runs, "notes": list(found.notes)}
-    clean = {**jsonable(head), "series": [{**jsonable({**row, "values": []}), "values": [jsonable(v) for v in row["values"]]} for row in rows]}
+    apart = [{**asdict(u), "metric": None, "value": None, "n_planned": 0} for u in found.unread]
+    apart += [
+        {
+            **{name: getattr(r, name) for name in ("run_id", "date", "vendor", "model")},
+            "reason": r.apart,
+            "metric": f"{r.suite} {r.metric}",
+            "value": r.value.value,
+            "n_planned": r.n_planned,
+        }
+        for r in found.apart
+    ]
+    clean = {
+        **jsonable(head),
+        "apart": [jsonable(row) for row in apart],
+        "series": [{**jsonable({**row, "values": []}), "values": [jsonable(v) for v in row["values"]]} for row in rows],
+    }
     return json.dumps(clean, ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from kvv.compare.compare import tied
 from kvv.compare.pairs import PairResult, compare_pair, measures
 from kvv.compare.report import SERVICE_COLUMNS, service_values
-from kvv.compare.side import Row, Side, SuiteResult
+from kvv.compare.side import Side, SuiteResult
 from kvv.report.document import Document, Estimate, Section, Table, Value
 from kvv.report.escape import jsonable
 from kvv.stats import benjamini_hochberg
@@ -21,15 +21,36 @@ from kvv.suite import SuiteKind
 
 #: version of the JSON form
 VERSION = 1
-#: the public leaderboard's columns in its order, then ours: suite id -> title
-COLUMNS = {
-    "ocrbench": "OCRBench",
-    "mmmu_pro": "MMMU Pro",
-    "beam": "BEAM",
-    "swebench": "SWE",
-    "aime2025": "AIME 2025",
-    "toolcall": "Tool-call F1",
-}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A public set: of one suite's sets the one with this ``edition`` ("" where it has only one). ``whole``: its questions, 0 where unknown."""
+
+    suite: str
+    title: str
+    edition: str = ""
+    whole: int = 0
+
+    @property
+    def id(self) -> str:
+        return f"{self.suite}/{self.edition}" if self.edition else self.suite
+
+    def holds(self, result: SuiteResult) -> bool:
+        return (result.id, result.edition) == (self.suite, self.edition)
+
+
+#: the public leaderboard's columns in its order. Its "MMMU Pro Vision" is the config of ten options; its SWE figures are DeepSWE's
+PUBLIC = (
+    Column(suite="ocrbench", title="OCRBench", whole=1_000),
+    Column(suite="mmmu_pro", title="MMMU Pro", edition="standard (10 options)", whole=1_730),
+    Column(suite="beam", title="BEAM 1M", edition="1M", whole=700),
+    Column(suite="swebench", title="DeepSWE", edition="DeepSWE", whole=113),
+)
+#: titles of the others, in their order
+TITLES = {"mmmu_pro": "MMMU Pro", "beam": "BEAM", "swebench": "", "aime2025": "AIME 2025", "toolcall": "Tool-call F1"}
+#: a set drawn to less than this share is another question
+WHOLE = 0.98
 #: the preset whose rows may stand beside the public leaderboard
 PRESET = "kvv"
 
@@ -48,10 +69,20 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A row that the model's owner publishes: bare means by column, with no n, no date and no interval."""
+
+    vendor: str
+    model: str
+    source: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteTies:
     """Tie groups of entry numbers, best first, for each set of runs that asked in the same way (``classes``, largest first)."""
 
-    suite: str
+    column: Column
     classes: tuple[tuple[int, ...], ...]
     groups: tuple[tuple[tuple[int, ...], ...], ...]
 
@@ -59,20 +90,46 @@ class SuiteTies:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaderboard:
     entries: tuple[Entry, ...]
-    suites: tuple[str, ...]
+    columns: tuple[Column, ...]
     ties: tuple[SuiteTies, ...]
     notes: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
 
 
-def leaderboard(sides: Sequence[Side], rng: np.random.Generator, *, newest: bool = True) -> Leaderboard:
-    """``newest``: only the last run of each vendor, model, address and pinned provider. Rows stand in alphabetical order: an order by value
-    would be a ranking. Deterministic for a given ``rng`` state."""
+def leaderboard(
+    sides: Sequence[Side], rng: np.random.Generator, *, newest: bool = True, published: Mapping[str, Sequence[Published]] | None = None
+) -> Leaderboard:
+    """``newest``: only the last run of each vendor, model, address and pinned provider. ``published`` rows are by profile; those of the runs'
+    profiles are shown. Rows stand in alphabetical order: an order by value would be a ranking. Deterministic for a given ``rng`` state."""
     kept = _newest(sides) if newest else list(sides)
     entries = [Entry(side=side, why_not=_why_not(side)) for side in sorted(kept, key=lambda s: (s.vendor, s.model, s.date, s.run_id))]
-    known = [name for entry in entries for name, suite in entry.side.suites.items() if suite.kind is SuiteKind.BENCHMARK]
-    suites = [name for name in COLUMNS if name in known] + sorted(set(known) - set(COLUMNS))
+    public = [row for profile in dict.fromkeys(entry.side.profile for entry in entries) for row in (published or {}).get(profile, ())]
+    columns = _columns([suite for entry in entries for suite in entry.side.suites.values()], every_public=bool(public))
     notes = [f"{len(sides) - len(kept)} older runs of the same endpoints are left out (--all shows them)"] if len(kept) < len(sides) else []
-    return Leaderboard(entries=tuple(entries), suites=tuple(suites), ties=tuple(_ties(entries, suites, rng)), notes=tuple(notes))
+    return Leaderboard(
+        entries=tuple(entries), columns=tuple(columns), ties=tuple(_ties(entries, columns, rng)), notes=tuple(notes), published=tuple(public)
+    )
+
+
+def _columns(results: Sequence[SuiteResult], *, every_public: bool) -> list[Column]:
+    """The public ones first: those measured, or all of them where published rows stand beside."""
+    found = {column.id: column for column in (_column(result) for result in results if result.kind is SuiteKind.BENCHMARK)}
+    public = [column for column in PUBLIC if every_public or column.id in found]
+    order = [*TITLES]
+    others = [column for column in found.values() if column not in PUBLIC]
+    return public + sorted(others, key=lambda c: (order.index(c.suite) if c.suite in order else len(order), c.suite, c.edition))
+
+
+def _column(result: SuiteResult) -> Column:
+    known = next((column for column in PUBLIC if column.holds(result)), None)
+    title = f"{TITLES.get(result.id, result.id)} {result.edition}".strip() or "SWE"
+    return known or Column(suite=result.id, edition=result.edition, title=title)
+
+
+def _result(entry: Entry, column: Column) -> SuiteResult | None:
+    """The entry's result in this column."""
+    result = entry.side.suites.get(column.suite)
+    return result if result is not None and column.holds(result) else None
 
 
 def _newest(sides: Sequence[Side]) -> list[Side]:
@@ -97,43 +154,45 @@ def _why_not(side: Side) -> str:
         reasons.append(f"ended early: {', '.join(early)}")
     if len(side.upstreams) > 1:
         reasons.append(f"mixed-upstream: {len(side.upstreams)} answered behind one name")
+    for result in side.suites.values():
+        column = next((column for column in PUBLIC if column.holds(result)), None)
+        if column and not result.fixture and len(result.cases) < WHOLE * column.whole:
+            reasons.append(f"{column.title}: {len(result.cases)} of {column.whole} questions")
     return "; ".join(reasons)
 
 
 # --- ties ------------------------------------------------------------------------------------------
 
 
-def _ties(entries: Sequence[Entry], suites: Sequence[str], rng: np.random.Generator) -> list[SuiteTies]:
+def _ties(entries: Sequence[Entry], columns: Sequence[Column], rng: np.random.Generator) -> list[SuiteTies]:
     """Every pair that asked alike, all p-values adjusted as one family."""
-    classes = {suite: _classes(entries, suite) for suite in suites}
+    classes = {column.id: _classes(entries, column) for column in columns}
     pairs: list[PairResult] = []
-    for suite in suites:
-        for members in classes[suite]:
-            results = [entries[i].side.suites[suite] for i in members]
-            primary = next((m for m in measures(results) if m.primary and m.better), None)
+    for column in columns:
+        for members in classes[column.id]:
+            results = {i: entries[i].side.suites[column.suite] for i in members}
+            primary = next((m for m in measures([*results.values()]) if m.primary and m.better), None)
             if primary is not None:
-                pairs += [
-                    compare_pair(i, j, entries[i].side.suites[suite], entries[j].side.suites[suite], primary, rng)
-                    for i, j in combinations(members, 2)
-                ]
+                pairs += [compare_pair(i, j, results[i], results[j], primary, rng) for i, j in combinations(members, 2)]
     decided = [pair for pair in pairs if pair.difference is not None]
     adjusted = benjamini_hochberg([min(1.0, pair.p) for pair in decided])
     decided = [replace(pair, adjusted=p) for pair, p in zip(decided, adjusted, strict=True)]
     found = []
-    for suite in suites:
+    for column in columns:
         groups = [
-            tuple(tied([pair for pair in decided if pair.suite == suite and pair.first in members])) if len(members) > 1 else ((members[0],),)
-            for members in classes[suite]
+            tuple(tied([pair for pair in decided if pair.suite == column.suite and pair.first in members])) if len(members) > 1 else ((members[0],),)
+            for members in classes[column.id]
         ]
-        found.append(SuiteTies(suite=suite, classes=tuple(classes[suite]), groups=tuple(groups)))
+        if groups:
+            found.append(SuiteTies(column=column, classes=tuple(classes[column.id]), groups=tuple(groups)))
     return found
 
 
-def _classes(entries: Sequence[Entry], suite: str) -> list[tuple[int, ...]]:
-    """Entries whose result of this suite rests on the same data, cases, sampling, judge, agent and scorer."""
+def _classes(entries: Sequence[Entry], column: Column) -> list[tuple[int, ...]]:
+    """Entries whose result in this column rests on the same data, cases, sampling, judge, agent and scorer."""
     found: dict[str, list[int]] = {}
     for i, entry in enumerate(entries):
-        result = entry.side.suites.get(suite)
+        result = _result(entry, column)
         if result is not None and result.primary is not None and result.primary.value is not None:
             found.setdefault(_fingerprint(result), []).append(i)
     return sorted((tuple(members) for members in found.values()), key=lambda members: (-len(members), members))
@@ -154,24 +213,31 @@ def document(found: Leaderboard) -> Document:
         "brackets cannot, on the questions both answered, at a false-discovery rate of 5 % over all pairs.",
         *found.notes,
     )
+    if found.published:
+        sources = ", ".join(dict.fromkeys(row.source for row in found.published))
+        lead += (f"Published rows are bare means from {sources}: no n, no date, no interval; they can show a loss and never prove parity.",)
     return Document(
         title=f"Leaderboard of {len(found.entries)} runs", lead=lead, sections=(_main(found), _tie_section(found), _how(found), _beside(found))
     )
 
 
 def _main(found: Leaderboard) -> Section:
-    columns = ("vendor", "model", "date", "preset", "comparable", *(COLUMNS.get(suite, suite) for suite in found.suites), "contract")
-    rows = []
+    columns = ("vendor", "model", "date", "preset", "comparable", *(column.title for column in found.columns), "contract")
+    rows: list[tuple[Value, ...]] = []
     for number, entry in enumerate(found.entries):
         side = entry.side
-        values = [_value(side.suites[suite].primary if suite in side.suites else None) for suite in found.suites]
+        values = [_value(_result(entry, column)) for column in found.columns]
         comparable = f"not comparable: {entry.why_not}" if entry.why_not else "yes"
         contract = (side.contract or "not run").upper() if side.contract != "skip" else "not run"
         rows.append((_short(found, number), side.model, side.date[:10], side.preset or "none", comparable, *values, contract))
+    for row in found.published:
+        means = [Estimate(value=row.values.get(column.id), bare=True) for column in found.columns]
+        rows.append((row.vendor, row.model, None, PRESET, "published mean: no n, no date", *means, None))
     return Section(title="Results", tables=(Table(name="results", columns=columns, rows=tuple(rows)),))
 
 
-def _value(row: Row | None) -> Value:
+def _value(result: SuiteResult | None) -> Value:
+    row = result.primary if result else None
     return None if row is None else Estimate(value=row.value, low=row.low, high=row.high, n=row.n)
 
 
@@ -180,7 +246,7 @@ def _tie_section(found: Leaderboard) -> Section:
     for ties in found.ties:
         for number, (members, groups) in enumerate(zip(ties.classes, ties.groups, strict=True), start=1):
             names = " ".join(f"[{', '.join(_short(found, i) for i in group)}]" for group in groups) or "no order: nothing to rank by"
-            rows.append((ties.suite, number if len(ties.classes) > 1 else "", len(members), names))
+            rows.append((ties.column.title, number if len(ties.classes) > 1 else "", len(members), names))
     notes = ("Where runs asked in different ways (data, cases, sampling, judge, agent, scorer), only those of one way are set side by side.",)
     columns = ("suite", "way", "n runs", "tie groups, best first")
     return Section(title="Tie groups", notes=notes, tables=(Table(name="ties", columns=columns, rows=tuple(rows)),))
@@ -209,18 +275,18 @@ def _how(found: Leaderboard) -> Section:
     )
     rows = []
     failures: dict[str, str] = {}
-    for suite in found.suites:
+    for column in found.columns:
         for entry in found.entries:
-            result = entry.side.suites.get(suite)
+            result = _result(entry, column)
             row = result.primary if result else None
             if result is None or row is None:
                 continue
-            failures.setdefault(suite, result.failures)
+            failures.setdefault(column.title, result.failures)
             facts = result.facts
             kvv = "–" if row.kvv is None else f"{100 * row.kvv:.2f}"
             rows.append(
                 (
-                    suite,
+                    column.title,
                     entry.name,
                     entry.side.run_id,
                     row.metric,
@@ -260,8 +326,13 @@ def as_json(found: Leaderboard) -> str:
         "preset": PRESET,
         "notes": list(found.notes),
         "rows": [_entry(entry, number) for number, entry in enumerate(found.entries)],
+        "published": [asdict(row) for row in found.published],
         "tie_groups": [
-            {"suite": ties.suite, "ways": [{"rows": list(members), "groups": [list(g) for g in groups]} for members, groups in _ways(ties)]}
+            {
+                "suite": ties.column.suite,
+                "column": ties.column.title,
+                "ways": [{"rows": list(members), "groups": [list(g) for g in groups]} for members, groups in _ways(ties)],
+            }
             for ties in found.ties
         ],
     }
@@ -289,7 +360,13 @@ def _entry(entry: Entry, number: int) -> dict[str, Any]:
         "contract": side.contract,
         "partial": side.partial,
         "suites": {
-            name: {**asdict(suite.primary), "facts": suite.facts, "failures_in_denominator": suite.failures, "fixture": suite.fixture}
+            name: {
+                **asdict(suite.primary),
+                "column": _column(suite).title,
+                "facts": suite.facts,
+                "failures_in_denominator": suite.failures,
+                "fixture": suite.fixture,
+            }
             for name, suite in side.suites.items()
             if suite.primary is not None
         },

@@ -68,6 +68,8 @@ class SuiteResult:
     failures: str = ""
     rows: tuple[Row, ...] = ()
     cases: Mapping[str, CaseResult] = field(default_factory=dict)
+    #: the public set, of a suite that has several: a size of BEAM, a config of MMMU Pro, DeepSWE
+    edition: str = ""
 
     @property
     def primary(self) -> Row | None:

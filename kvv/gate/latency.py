@@ -9,6 +9,9 @@ from kvv.policy import Measure, Policy, ServiceLevel
 from kvv.stats.interval import exact_lower, exact_upper
 from kvv.stats.power import more_samples
 
+#: how the gates' ids begin
+SERVICE = "service/"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -33,6 +36,14 @@ class Answer:
                 return self.e2e_ms
 
 
+def _of(level: ServiceLevel) -> str:
+    """Of which answers, "" for all."""
+    least, most = level.min_prompt_tokens, level.max_prompt_tokens
+    prompts = f"prompts of {least:,} to {most:,} tokens" if most else f"prompts of {least:,} tokens and more" if least else ""
+    whose = " ".join(filter(None, [level.workload, "answers"])) + (f" with {prompts}" if prompts else "")
+    return f" of {whose}" if level.workload or prompts else ""
+
+
 class LatencyTally:
     """Counts, per service level, the answers that keep it. Feed it each answered exchange once."""
 
@@ -54,7 +65,7 @@ class LatencyTally:
     def _gate(self, level: ServiceLevel, kept: int, n: int) -> Gate:
         alpha = self._policy.alpha
         sign = "at least" if level.measure is Measure.OUTPUT_TPS else "at most"
-        wanted = f"{level.measure.value} {sign} {level.limit:g} for {100 * level.share:g} %"
+        wanted = f"{level.measure.value} {sign} {level.limit:g} for {100 * level.share:g} %{_of(level)}"
         if not n:
             decision, reason = Outcome.INCONCLUSIVE, f"nothing-measured: no answer falls under it ({wanted})"
         else:

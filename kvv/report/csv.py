@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from kvv.report.escape import plain
+from kvv.report.escape import jsonable, plain
 from kvv.report.json import report
 from kvv.report.view import RunView
 
@@ -16,7 +16,7 @@ TABLES = ("suites", "gates", "checks", "findings")
 def tables(view: RunView) -> dict[str, list[dict[str, Any]]]:
     """Flat rows by table name, columns in a fixed order; nested values are left to report.json."""
     found = report(view)
-    head = {"run_id": view.run.run_id, "vendor": view.endpoint.vendor, "model": view.endpoint.model}
+    head = jsonable({"run_id": view.run.run_id, "vendor": view.endpoint.vendor, "model": view.endpoint.model})
     return {name: [{**head, **_flat(row)} for row in found[name]] for name in TABLES}
 
 

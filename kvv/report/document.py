@@ -43,7 +43,7 @@ class Unit(StrEnum):
 class Estimate:
     """A measured number. ``low`` and ``high`` are its 95 % interval unless the column says otherwise; ``n`` is what it rests on.
 
-    ``exact``: a count or a sum that has no interval.
+    ``exact``: a count or a sum that has no interval; ``bare``: a number that somebody else states without interval and n.
     """
 
     value: float | None
@@ -52,11 +52,14 @@ class Estimate:
     n: int = 0
     unit: Unit = Unit.SHARE
     exact: bool = False
+    bare: bool = False
 
     def __str__(self) -> str:
         if self.value is None:
-            return f"– (n {self.n})"
+            return "–" if self.bare else f"– (n {self.n})"
         number = written(self.value, self.unit)
+        if self.bare:
+            return number
         if self.exact:
             return f"{number} (n {self.n})"
         interval = "[–]" if self.low is None or self.high is None else f"[{written(self.low, self.unit)}, {written(self.high, self.unit)}]"
@@ -219,7 +222,7 @@ def csv_text(document: Document) -> str:
             line: list[Any] = [table.name]
             for value, estimate in zip(row, wide, strict=True):
                 if isinstance(value, Estimate):
-                    line += [value.value, value.low, value.high, value.n]
+                    line += [value.value, value.low, value.high, None if value.bare else value.n]
                 else:
                     line += [_csv_value(value), *([None] * 3 if estimate else [])]
             writer.writerow(line)
@@ -323,6 +326,12 @@ def _plotted(chart: Chart) -> _Plotted | None:
     ends = [x for _, e, value in known for x in (value, e.low, e.high) if x is not None]
     room = max(1e-9, 0.05 * (max(ends) - min(ends))) if max(ends) > min(ends) else 0.05 * max(1e-9, abs(max(ends)))
     low, high = min(ends) - room, max(ends) + room
+    # no share is above one, and no quantity drawn here below nothing but a difference
+    if chart.unit is not Unit.POINTS and min(ends) >= 0:
+        low = max(0.0, low)
+    if chart.unit is Unit.SHARE and max(ends) <= 1:
+        high = min(1.0, high)
+    high = high if high > low else low + 1e-9
     step = 980 / max(1, len(known) - 1)
 
     def y(value: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from kvv.model import Outcome
 from kvv.report import markdown
@@ -11,12 +11,18 @@ from kvv.report.view import RunView
 
 SUMMARY_BYTES = 1024 * 1024
 ANNOTATIONS = 10
+#: (title, message)
+Note = tuple[str, str]
 _CUT = "\n\n... cut at GitHub's limit of 1 MiB; the run's folder has the whole report.\n"
 
 
 def render(view: RunView) -> str:
     """The step summary: the Markdown report, cut at a line within the limit."""
-    text = markdown.render(view)
+    return summary(markdown.render(view))
+
+
+def summary(text: str) -> str:
+    """Markdown within the limit of a step summary, cut at a line."""
     if len(text.encode()) <= SUMMARY_BYTES:
         return text
     kept = text.encode()[: SUMMARY_BYTES - len(_CUT.encode()) - 8].decode("utf-8", "ignore").rsplit("\n", 1)[0]
@@ -27,22 +33,23 @@ def render(view: RunView) -> str:
 
 def workflow_commands(view: RunView) -> str:
     """Workflow commands for standard output: errors for what failed, warnings for what is open, notices for what is degraded or waived."""
-    errors, warnings, notices = [], [], []
+    errors, warnings, notices = [], [], [("kvv", view.decision.headline)]
     for gate in view.decision.gates:
         match gate.decision:
             case Outcome.FAIL | Outcome.ERROR:
-                errors.append(_command("error", gate.id, gate.reason))
+                errors.append((gate.id, gate.reason))
             case Outcome.INCONCLUSIVE:
-                warnings.append(_command("warning", gate.id, gate.reason))
+                warnings.append((gate.id, gate.reason))
             case _ if gate.degraded or gate.reason.startswith("waived:"):
-                notices.append(_command("notice", gate.id, gate.reason))
-    warnings += [_command("warning", f"waiver {w.state}", f"{w.case} ({w.owner}, {w.expires})") for w in view.decision.waivers if w.state != "used"]
-    notices.insert(0, _command("notice", "kvv", view.decision.headline))
-    return "".join(f"{line}\n" for kind in (errors, warnings, notices) for line in _some(kind))
+                notices.append((gate.id, gate.reason))
+    warnings += [(f"waiver {w.state}", f"{w.case} ({w.owner}, {w.expires})") for w in view.decision.waivers if w.state != "used"]
+    return commands(errors=errors, warnings=warnings, notices=notices)
 
 
-def _some(lines: Iterable[str]) -> list[str]:
-    return list(lines)[:ANNOTATIONS]
+def commands(*, errors: Sequence[Note], warnings: Sequence[Note], notices: Sequence[Note]) -> str:
+    """(title, message) pairs as workflow commands, one a line, at most as many of each kind as a step may have; any text is harmless in them."""
+    kinds = (("error", errors), ("warning", warnings), ("notice", notices))
+    return "".join(f"{_command(kind, title, message)}\n" for kind, notes in kinds for title, message in notes[:ANNOTATIONS])
 
 
 def _command(kind: str, title: str, message: str) -> str:

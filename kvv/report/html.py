@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from urllib.parse import quote
@@ -46,7 +46,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row of the lists; ``texts`` are (title, text) pairs, empty for a row without detail."""
+    """One row of the lists; ``texts`` are (title, text) pairs, empty for a row without detail. ``above``: it stands above with its texts."""
 
     id: str
     anchor: str
@@ -61,6 +61,7 @@ class Case:
     source: str
     evidence: tuple[tuple[str, str], ...]
     texts: tuple[tuple[str, str], ...]
+    above: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ def render(view: RunView) -> str:
     """The page; the same view gives the same bytes."""
     script = _source("script.js.j2")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    contract = [g for g in view.decision.gates if g.id.split("/", 1)[0] not in view.benchmarks]
+    contract = [g for g in view.decision.gates if g.id.split("/", 1)[0] not in view.benchmarks and g not in view.service]
     quality = [g for g in view.decision.gates if g.id.split("/", 1)[0] in view.benchmarks]
     page = _environment().get_template("report.html.j2")
     return page.render(
@@ -93,8 +94,8 @@ def render(view: RunView) -> str:
         instances=[(stat, lines[:LISTED], len(lines) - LISTED) for stat in view.decision.stats if (lines := lines_of(stat))],
         instance_columns=list(COLUMNS),
         findings=[(f, _anchor("rule", f.rule)) for f in _ranked(view.decision.findings)],
-        failed=_failed(view),
-        listings=_listings(view),
+        failed=(failed := _failed(view)),
+        listings=_listings(view, {case.anchor for case in failed.rows}),
         timing=_timing_rows(view),
         shown_metric=shown_metric,
         comparability=[(s, sorted((k, v) for k, v in s.comparability.items() if v is not None)) for s in view.decision.stats if s.primary],
@@ -215,7 +216,8 @@ def _failed(view: RunView) -> Listing:
     return Listing(suite="", outcome="fail", total=len(rows), rows=shown, left_out=len(rows) - len(shown))
 
 
-def _listings(view: RunView) -> list[Listing]:
+def _listings(view: RunView, above: Set[str]) -> list[Listing]:
+    """``above``: the anchors of the cases that are shown with their texts; a line here leads there."""
     groups: dict[tuple[str, Outcome], list[CheckRow]] = {}
     for row in view.checks:
         groups.setdefault((row.case.suite, row.verdict.outcome), []).append(row)
@@ -224,7 +226,8 @@ def _listings(view: RunView) -> list[Listing]:
     found = []
     for suite, outcome in sorted(groups, key=lambda key: (suites.index(key[0]), order.index(key[1]))):
         rows = groups[suite, outcome]
-        shown = tuple(_case(r, view, detailed=False) for r in rows[:LISTED])
+        lines = (_case(r, view, detailed=False) for r in rows[:LISTED])
+        shown = tuple(replace(line, above=line.anchor in above) for line in lines)
         found.append(Listing(suite=plain(suite, 60), outcome=outcome.value, total=len(rows), rows=shown, left_out=len(rows) - len(shown)))
     return found
 
@@ -235,7 +238,9 @@ def _listings(view: RunView) -> list[Listing]:
 def _timing_rows(view: RunView) -> list[tuple[str, Quantiles]]:
     t = view.timing
     tiers: list[tuple[str, Quantiles | None]] = [
-        (f"– prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"– prompts from {p.low:,} tokens", p.ttft_ms) for p in t.by_prompt_tokens
+        (f"– prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"– prompts of {p.low:,} tokens and more", p.ttft_ms)
+        for p in t.by_prompt_tokens
     ]
-    rows = [("Time to first token, ms", t.ttft_ms), *tiers, ("Between tokens, ms", t.itl_ms), ("Output tokens a second", t.output_tps)]
+    workloads: list[tuple[str, Quantiles | None]] = [(f"– {name}", q) for name, q in t.itl_by_workload if len(t.itl_by_workload) > 1]
+    rows = [("Time to first token, ms", t.ttft_ms), *tiers, ("Between tokens, ms", t.itl_ms), *workloads, ("Output tokens a second", t.output_tps)]
     return [(name, q) for name, q in [*rows, ("End to end, ms", t.e2e_ms)] if q is not None]

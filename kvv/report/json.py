@@ -213,7 +213,7 @@ def _timing(timing: TimingView) -> dict[str, Any]:
     tiers = [{"from": t.low, "to": t.high, **_quantiles(t.ttft_ms)} for t in timing.by_prompt_tokens]
     return {
         "ttft_ms": {**_quantiles(timing.ttft_ms), "by_prompt_tokens": tiers},
-        "itl_ms": _quantiles(timing.itl_ms),
+        "itl_ms": {**_quantiles(timing.itl_ms), "by_workload": {name: _quantiles(q) for name, q in timing.itl_by_workload}},
         "output_tps": _quantiles(timing.output_tps),
         "e2e_ms": _quantiles(timing.e2e_ms),
     }

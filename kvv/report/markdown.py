@@ -152,6 +152,7 @@ def _timing(view: RunView) -> str:
     ]
     rows += [
         _quantile_cells("between tokens, ms", t.itl_ms),
+        *(_quantile_cells(f"- {name}", q) for name, q in t.itl_by_workload if len(t.itl_by_workload) > 1),
         _quantile_cells("output tokens/s", t.output_tps),
         _quantile_cells("end to end, ms", t.e2e_ms),
     ]

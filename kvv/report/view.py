@@ -26,8 +26,8 @@ import numpy as np
 
 from kvv.gate.decide import Decision
 from kvv.gate.inputs import SuiteRun
-from kvv.gate.latency import Answer
-from kvv.model import Case, Level, Outcome, Stat, Verdict
+from kvv.gate.latency import SERVICE, Answer
+from kvv.model import Case, Gate, Level, Outcome, Stat, Verdict
 from kvv.policy import Policy
 from kvv.suite import SuiteKind
 
@@ -141,11 +141,12 @@ class PromptTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingView:
-    """None where nothing was measured. Milliseconds; tokens a second."""
+    """None where nothing was measured. Milliseconds; tokens a second. ``itl_by_workload`` is by chat and agentic, those that were measured."""
 
     ttft_ms: Quantiles | None = None
     by_prompt_tokens: tuple[PromptTier, ...] = ()
     itl_ms: Quantiles | None = None
+    itl_by_workload: tuple[tuple[str, Quantiles], ...] = ()
     output_tps: Quantiles | None = None
     e2e_ms: Quantiles | None = None
 
@@ -181,6 +182,11 @@ class RunView:
         return not row.waived and (row.level is Level.MUST or (row.level is Level.SHOULD and self.policy.strict))
 
     @property
+    def service(self) -> tuple[Gate, ...]:
+        """The gates of service levels."""
+        return tuple(gate for gate in self.decision.gates if gate.id.startswith(SERVICE))
+
+    @property
     def benchmarks(self) -> frozenset[str]:
         return frozenset(s.id for s in self.suites if s.kind is SuiteKind.BENCHMARK)
 
@@ -214,10 +220,13 @@ def timing_of(answers: Iterable[Answer]) -> TimingView:
     """One pass over the answered exchanges; eight bytes a value."""
     ttft, itl, tps, e2e = (array("d") for _ in range(4))
     tiers = [array("d") for _ in PROMPT_TIERS]
+    workloads = {name: array("d") for name in ("chat", "agentic")}
     for answer in answers:
         for values, value in ((ttft, answer.ttft_ms), (itl, answer.itl_ms), (tps, answer.output_tps), (e2e, answer.e2e_ms)):
             if value is not None:
                 values.append(value)
+        if answer.itl_ms is not None:
+            workloads[answer.workload].append(answer.itl_ms)
         if answer.ttft_ms is not None:
             tiers[sum(answer.prompt_tokens >= low for low in PROMPT_TIERS[1:])].append(answer.ttft_ms)
     ends = (*PROMPT_TIERS[1:], None)
@@ -226,6 +235,7 @@ def timing_of(answers: Iterable[Answer]) -> TimingView:
         ttft_ms=quantiles(ttft),
         by_prompt_tokens=tuple(PromptTier(low=low, high=high, ttft_ms=q) for low, high, q in found if q is not None),
         itl_ms=quantiles(itl),
+        itl_by_workload=tuple((name, q) for name, values in workloads.items() if (q := quantiles(values)) is not None),
         output_tps=quantiles(tps),
         e2e_ms=quantiles(e2e),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvv.stats.confirmed import repeated_alarm
 from kvv.stats.f1 import Confusion, NullF1, mean_f1, official_null
 from kvv.stats.interval import (
     ClusteredMean,
@@ -81,6 +82,7 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "pass_probability",
+    "repeated_alarm",
     "required_n",
     "seen_probability",
     "t_quantile",

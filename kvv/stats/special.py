@@ -26,6 +26,11 @@ def ndtri(p: Any) -> Any:
     return _scipy().ndtri(p)
 
 
+def owens_t(h: Any, a: Any) -> Any:
+    """Owen's T function."""
+    return _scipy().owens_t(h, a)
+
+
 def stdtrit(df: Any, p: Any) -> Any:
     """The quantile of Student's t."""
     return _scipy().stdtrit(df, p)

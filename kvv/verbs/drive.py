@@ -14,7 +14,7 @@ from rich.console import Console
 
 from kvv import __version__
 from kvv.config import ConfigError, RunConfig
-from kvv.finish import finish
+from kvv.finish import Tell, check_reference, finish
 from kvv.job import Job, guard, prepare
 from kvv.looks import sentence
 from kvv.progress import LiveProgress, PlainProgress
@@ -32,7 +32,8 @@ from kvv.verbs.plan import plan_table
 SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
 
 
-def start(config: RunConfig, *, contract_only: bool) -> int:
+def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -> int:
+    """A new run; its exit code. ``tell`` is given the ended run in place of standard output."""
     job, part = sharded(prepare(config, contract_only=contract_only))
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
     if part is not None:
@@ -47,8 +48,9 @@ def start(config: RunConfig, *, contract_only: bool) -> int:
     if job.sandbox == "none":
         print(WARNING, file=sys.stderr)
     check_endpoints(job)
+    check_reference(config)
     store, folder = _begin(job, part)
-    return _drive(job, store, folder, resumed=False)
+    return _drive(job, store, folder, resumed=False, tell=tell)
 
 
 def _begin(job: Job, part: Mapping[str, Any] | None) -> tuple[Store, Path]:
@@ -75,6 +77,7 @@ def _abandon(store: Store) -> None:
 
 def go_on(folder: Path, config: RunConfig) -> int:
     """Continues a stored run. ConfigError for a store that is damaged, locked, or was made of other questions."""
+    check_reference(config)
     try:
         with ExitStack() as undo:
             store = undo.enter_context(Store.open(folder / STORE))
@@ -109,12 +112,12 @@ def _same_plan(job: Job, store: Store) -> None:
             raise ConfigError(f"RUN: its {name} was {', '.join(sorted(before))}, and would now be {', '.join(sorted(after))}")
 
 
-def _drive(job: Job, store: Store, folder: Path, *, resumed: bool) -> int:
+def _drive(job: Job, store: Store, folder: Path, *, resumed: bool, tell: Tell | None = None) -> int:
     """Runs, finishes, and says how to go on where something was left open."""
     try:
         with store:
             ending = _executed(job, store, resumed=resumed)
-            code = finish(job, store, folder, ending)
+            code = finish(job, store, folder, ending, tell)
     except WriteError as error:
         raise WriteError(f"{error}; what was answered before is kept: free some space, then continue with: {continuation(folder)}") from error
     except KeyboardInterrupt:

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from kvv.baselines import Baseline, accepted_baselines, newest_first, read_baseline, write_baseline
 from kvv.compare import UnlikeRuns, compare, differences, refused
+from kvv.compare.gate_report import as_json, document, workflow_commands
 from kvv.compare.regression import (
+    Confirmation,
+    Drift,
     GateResult,
-    as_json,
     contract_changes,
     decide_lines,
-    document,
     drift_of,
+    drift_outcomes,
     false_alarms,
-    headline,
     outcome_of_lines,
+    repeated_drift,
 )
 from kvv.compare.side import Side
 from kvv.config import ConfigError
+from kvv.finish import tell_github
+from kvv.gate import Decision
 from kvv.model import Outcome
 from kvv.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
 from kvv.record import now
 from kvv.regated import regated_view
-from kvv.report.document import Document, Section, Table
+from kvv.report.document import Document, Section, Table, markdown
 from kvv.report.escape import jsonable
+from kvv.report.github import summary
 from kvv.report.text import plain
 from kvv.report.view import RunView
 from kvv.runfolder import STORE
 from kvv.sides import finished, side_of
 from kvv.suite import SuiteKind
 from kvv.verbs.compare import allowed_kinds
+from kvv.verbs.confirm import bounds_of, check_bounds, remeasure, what_alarmed
 from kvv.verbs.documents import put
 
 DEFAULT_POLICY = "nightly"
@@ -45,31 +53,29 @@ ALWAYS_ALLOWED = frozenset({"suites"})
 
 def gate(arguments: argparse.Namespace) -> int:
     """Exit code 0 pass, 1 a gate failed, 3 inconclusive (0 under --on-inconclusive warn), 4 our own error."""
-    if arguments.last < 1:
-        raise ConfigError(f"--last: wants 1 or more, got {arguments.last}")
+    _check(arguments)
     policy = _policy(arguments.policy or DEFAULT_POLICY, arguments.waivers)
     allowed = allowed_kinds(arguments.allow_different) | ALWAYS_ALLOWED
     side, folder = _side(arguments.run, arguments.out, "RUN")
+    if arguments.confirm_now:
+        with finished(str(folder), None) as (store, _):
+            check_bounds(folder, store, bounds_of(vars(arguments)))
     baselines = _baselines(arguments, side)
     newest, older = baselines[0].side, [baseline.side for baseline in baselines[1 : arguments.last]]
     older, unused = _like(newest, older, allowed)
-    accepted = [newest, *older]
-    view = _view(folder, policy, accepted, side)
-    confirming = _side(arguments.confirm, arguments.out, "--confirm") if arguments.confirm else None
-    if confirming is not None and confirming[1].resolve() == folder.resolve():
-        raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
     rng = np.random.default_rng(0)
     try:
         found = compare([newest, side], rng, allowed=allowed)
-        if confirming is not None:
-            compare([newest, confirming[0]], rng, allowed=allowed)
     except UnlikeRuns as error:
         raise ConfigError(f"--baseline: {error}") from error
-    second = _view(confirming[1], policy, accepted, confirming[0]) if confirming else None
-    lines, missing = decide_lines(view.decision, second.decision if second else None)
+    held = _Held(policy=policy, accepted=(newest, *older), allowed=allowed, drift_fails=arguments.on_drift == "fail")
+    view = _view(folder, policy, held.accepted, side)
     drift = drift_of(side, older, policy, rng)
-    drift_fails = arguments.on_drift == "fail" and any(d.shown for d in drift)
-    outcome = outcome_of_lines(lines, missing, drift_fails)
+    second = _second(arguments, held, side, folder, view.decision, drift)
+    if second is not None and second.confirmation.side is not None:
+        drift = repeated_drift(drift, drift_of(second.confirmation.side, older, policy, rng))
+    lines, missing = decide_lines(view.decision, second.decision if second else None, second.trouble if second else "")
+    deciding = drift_outcomes(drift, wanted=second is not None) if held.drift_fails else []
     broken, mended = contract_changes(found)
     gated = [line.gate.id.split("/", 1)[0] for line in lines if line.gate.decision is not Outcome.SKIP]
     result = GateResult(
@@ -84,21 +90,90 @@ def gate(arguments: argparse.Namespace) -> int:
         broken=tuple(broken),
         mended=tuple(mended),
         notes=(
-            *_scatter_notes(policy, side, accepted),
+            *_scatter_notes(policy, side, held.accepted),
             *(f"compared although they differ: {u.text}" for u in found.unlike),
             *found.dropped,
             *unused,
             *filter(None, [view.trouble]),
+            *(["nothing alarmed: nothing was measured again"] if arguments.confirm_now and second is None else []),
         ),
-        false_alarms=false_alarms(policy, side, gated=gated, drifting=len(drift) if arguments.on_drift == "fail" else 0),
-        outcome=outcome,
-        headline=headline(outcome, lines, missing, drift, newest),
-        confirming=confirming[0] if confirming else None,
+        false_alarms=false_alarms(policy, side, gated=gated, drift=drift if held.drift_fails else ()),
+        outcome=outcome_of_lines(lines, missing, deciding),
+        confirmation=second.confirmation if second else None,
         differences=tuple(pair for suite in found.quality for pair in suite.pairs if pair.measure.primary),
     )
     code = result.exit_code(inconclusive_fails=arguments.on_inconclusive == "fail")
-    put(arguments, document(result), lambda: as_json(result, code=code))
+    shown = document(result)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # what is meant for a machine or a file keeps standard output to itself
+        tell_github(workflow_commands(result) if arguments.to or arguments.format == "text" else "", summary(markdown(shown)))
+    put(arguments, shown, lambda: as_json(result, code=code))
     return code
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.last < 1:
+        raise ConfigError(f"--last: wants 1 or more, got {arguments.last}")
+    if arguments.confirm and arguments.confirm_now:
+        raise ConfigError("--confirm-now: makes the second run itself; --confirm names one that was made: give one of them")
+    bounds = bounds_of(vars(arguments))
+    if bounds and not arguments.confirm_now:
+        raise ConfigError(f"--{next(iter(bounds)).replace('_', '-')}: is for --confirm-now, which alone sends anything")
+
+
+# --- the second measurement --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What a run is held to; of ``accepted`` the newest first."""
+
+    policy: Policy
+    accepted: Sequence[Side]
+    allowed: Collection[str]
+    drift_fails: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Second:
+    """``decision`` is None where there is nothing to read a decision from."""
+
+    confirmation: Confirmation
+    decision: Decision | None = None
+
+    @property
+    def trouble(self) -> str:
+        return self.confirmation.trouble
+
+
+def _second(arguments: argparse.Namespace, held: _Held, side: Side, folder: Path, decision: Decision, drift: Sequence[Drift]) -> _Second | None:
+    """The run of --confirm, or what --confirm-now measures; None where neither was asked for or nothing alarmed."""
+    if arguments.confirm:
+        named, where = _side(arguments.confirm, arguments.out, "--confirm")
+        if where.resolve() == folder.resolve():
+            raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
+        if named.model != side.model:
+            raise ConfigError(f"--confirm: is of the model {plain(named.model, 80)}, the run of {plain(side.model, 80)}")
+        if unlike := refused(differences([held.accepted[0], named]), held.allowed):
+            raise ConfigError(f"--confirm: {unlike[0].text}")
+        return _Second(confirmation=Confirmation(side=named), decision=_view(where, held.policy, held.accepted, named).decision)
+    if not arguments.confirm_now:
+        return None
+    drifted = {d.suite for d in drift if d.shown and held.drift_fails}
+    with finished(str(folder), None) as (store, _):
+        again = what_alarmed(store, side, decision, drifted)
+    if not again.suites:
+        return None
+    fresh = remeasure(folder, again, bounds_of(vars(arguments)))
+    if fresh.folder is None:
+        return _Second(confirmation=Confirmation(trouble=fresh.trouble))
+    measured, where = _side(str(fresh.folder), None, "--confirm-now")
+    if unlike := refused(differences([held.accepted[0], measured]), held.allowed):
+        return _Second(
+            confirmation=Confirmation(side=measured, where=str(where), trouble=f"the fresh measurement was made otherwise: {unlike[0].text}")
+        )
+    view = _view(where, held.policy, held.accepted, measured)
+    return _Second(confirmation=Confirmation(side=measured, where=str(where), trouble=fresh.trouble), decision=view.decision)
 
 
 def _view(folder: Path, policy: Policy, baselines: Sequence[Side], run: Side) -> RunView:

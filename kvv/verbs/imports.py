@@ -11,7 +11,7 @@ from typing import Any
 
 from kvv import __version__
 from kvv.config import ConfigError, RunConfig, load_config
-from kvv.finish import record_ending, write_reports
+from kvv.finish import check_reference, record_ending, write_reports
 from kvv.importers import Imported, ImportFileError, Record, import_beam, import_k2vv, import_mmmu_pro
 from kvv.job import Job, prepare_suite
 from kvv.model import Answered, Case, Verdict
@@ -42,6 +42,7 @@ def import_results(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"FILE: {error}") from error
     config = load_config(_flags(arguments), environ={})
     job = _job(config, imported, config.model or imported.model)
+    check_reference(config)
     folder = create_folder(config.out, IMPORTED, job.model)
     source = Path(arguments.file)
     meta = {

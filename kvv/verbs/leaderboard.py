@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from kvv.baselines import Baseline, baseline_text, read_baseline
-from kvv.compare.leaderboard import as_json, document
+from kvv.compare.leaderboard import PUBLIC, Published, as_json, document
 from kvv.compare.leaderboard import leaderboard as make_leaderboard
 from kvv.compare.side import Side
 from kvv.config import ConfigError
+from kvv.published import load_published
 from kvv.report import json as report_json
 from kvv.report import leaderboard as row_report
 from kvv.report import markdown
@@ -40,9 +42,29 @@ def leaderboard(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"DIR: {name} holds no finished run and no submission")
         sides += found
     # one run named twice, by itself and inside its folder
-    board = make_leaderboard(list({side.run_id: side for side in sides}.values()), np.random.default_rng(0), newest=not arguments.all)
+    every = list({side.run_id: side for side in sides}.values())
+    board = make_leaderboard(every, np.random.default_rng(0), newest=not arguments.all, published=_published(every))
     put(arguments, document(board), lambda: as_json(board))
     return 0
+
+
+def _published(sides: Sequence[Side]) -> dict[str, list[Published]]:
+    """The public leaderboard's rows of these runs' models, by profile; in the leaderboard's own columns."""
+    columns = dict(zip(("ocrbench", "mmmu_pro", "beam", "deepswe"), (column.id for column in PUBLIC), strict=True))
+    found = {}
+    for profile in {side.profile for side in sides}:
+        known = load_published(profile)
+        if known is not None:
+            found[profile] = [
+                Published(
+                    vendor=row.vendor,
+                    model=known.model,
+                    source=known.leaderboard,
+                    values={columns[name]: value for name, value in row.values.items()},
+                )
+                for row in known.row
+            ]
+    return found
 
 
 def _sides(folder: Path) -> list[Side]:

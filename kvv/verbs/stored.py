@@ -20,7 +20,10 @@ from kvv.runfolder import STORE, find_run, read_config
 from kvv.store import Store, StoredExchange, StoreError, UnknownCaseError, WriteError
 
 if TYPE_CHECKING:
-    from kvv.report.view import CheckRow
+    from kvv.report.view import CheckRow, RunView
+
+#: a format of files, not of text
+PARQUET = "parquet"
 
 
 @contextmanager
@@ -45,11 +48,13 @@ def report(arguments: argparse.Namespace) -> int:
     from kvv.runview import build_view
 
     names = [name for name in arguments.format.split(",") if name]
-    unknown = [name for name in names if name not in FORMATS]
+    unknown = [name for name in names if name not in (*FORMATS, PARQUET)]
     if unknown or not names:
-        raise ConfigError(f"--format: no format {(unknown or [''])[0]!r}; known: {', '.join(FORMATS)}")
+        raise ConfigError(f"--format: no format {(unknown or [''])[0]!r}; known: {', '.join((*FORMATS, PARQUET))}")
     if len(names) > 1 and not arguments.to:
         raise ConfigError("--format: several formats need --to DIR")
+    if PARQUET in names and not arguments.to:
+        raise ConfigError("--format: parquet is binary and of several tables: it needs --to DIR")
     with opened(arguments.run, arguments.out) as (store, _):
         view = build_view(store)
     if not arguments.to:
@@ -59,11 +64,21 @@ def report(arguments: argparse.Namespace) -> int:
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name in names:
+            if name == PARQUET:
+                _write_parquet(target, view)
+                continue
             file_name, render = FORMATS[name]
             (target / file_name).write_text(render(view), "utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"--to: cannot write to {target}: {error.strerror or error}") from error
     return 0
+
+
+def _write_parquet(target: Path, view: RunView) -> None:
+    from kvv.report import parquet
+
+    for name, content in parquet.render(view).items():
+        (target / name).write_bytes(content)
 
 
 def score(arguments: argparse.Namespace) -> int:

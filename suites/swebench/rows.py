@@ -51,6 +51,7 @@ class Tally:
     emulated: int = 0
     empty: int = 0
     own: int = 0
+    tasks: int = 0
     n: int = 0
 
     def add(self, case: Case, verdict: Verdict) -> None:
@@ -60,6 +61,7 @@ class Tally:
             return
         self.n += 1
         self.own += "bundle" in case.inputs["sandbox"]
+        self.tasks += case.inputs["commits"]
         self.agents.add(case.inputs["agent"])
         self.modes.add(case.inputs["mode"])
         self.graders.add(case.inputs.get("grader", GRADER))
@@ -146,6 +148,8 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
     return {
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
+        # of tasks in Harbor's form: DeepSWE's percentages and SWE-bench's are of different questions
+        "benchmark": "SWE-bench" if not tally.tasks else "DeepSWE" if tally.tasks == tally.n else "SWE-bench and DeepSWE",
         "instances": own or "as the data set has them",
         "agent": ", ".join(sorted(f"{agent} ({mode})" for agent in tally.agents for mode in tally.modes)),
         "agent_mode": ", ".join(sorted(tally.modes)),

@@ -148,7 +148,7 @@ def test_two_real_runs_are_compared_case_by_case(runs: Any, call: Any) -> None:
     said = call("compare", runs.good, runs.bad, "--format", "json")
     assert said.code == 0, said.err
     found = json.loads(said.out)
-    assert [run["vendor"] for run in found["runs"]] == ["local", "local"]
+    assert [run["vendor"] for run in found["runs"]] == ["local-8000", "local-8000"]
     (area,) = found["contract"]
     assert area["only_first"] > 0
     assert area["n"] == sum(area[kind] for kind in ("both_pass", "both_fail", "only_first", "only_second", "open"))

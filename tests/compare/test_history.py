@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from statsmodels.datasets import nile
 
 from kvv.compare import Measured
-from kvv.compare.history import Reading, document, history
-from kvv.report.document import Chart, Estimate, Mark, Unit, html, sparkline
+from kvv.compare.history import Reading, Unread, as_json, document, history
+from kvv.reference import ReferenceServer
+from kvv.report.document import Chart, Estimate, Mark, Unit, html, markdown, sparkline
 from kvv.stats.changes import change_points, pettitt
 
 RNG = np.random.default_rng
@@ -77,7 +79,28 @@ def test_values_measured_in_another_way_are_another_series() -> None:
     found = history([*(reading(i, 0.9) for i in range(1, 7)), *(reading(i, 0.5, **cold) for i in range(7, 13)), reading(13, None)], RNG(0))
     assert [(s.way, len(s.readings), len(s.changes)) for s in found.series] == [(1, 6, 0), (2, 6, 0)]
     assert found.series[1].note.startswith("measured otherwise than way 1: sampling changed")
-    assert found.notes == ("1 values are left out because nothing was concluded",)
+    assert [(r.run_id, r.apart) for r in found.apart] == [("r13", "nothing was concluded")]
+
+
+def test_a_cut_night_makes_no_change_point_and_is_listed_with_its_reason() -> None:
+    """Six whole nights and six of which three questions were asked: as one series they would change."""
+    cut = {"apart": "partial: not all that was planned was asked"}
+    nights = [*(reading(i, 0.9) for i in range(1, 7)), *(reading(i, 0.3, **cut) for i in range(7, 13))]
+    found = history(nights, RNG(0), unread=[Unread(run_id="dead", date="2026-03-20", vendor="v", model="m", reason="unreachable: refused")])
+    assert [(len(s.readings), s.changes) for s in found.series] == [(6, ())]
+    assert [r.run_id for r in found.apart] == [f"r{i}" for i in range(7, 13)]
+    assert len(history([replace(r, apart="") for r in nights], RNG(0)).series[0].changes) == 1
+    text = markdown(document(found))
+    assert "1 runs never reached the model" in text
+    assert "unreachable: refused" in text
+    assert text.count("partial: not all that was planned was asked") == 6
+    rows = json.loads(as_json(found))["apart"]
+    assert [(row["run_id"], row["metric"]) for row in rows][:2] == [("dead", None), ("r7", "ocrbench accuracy")]
+
+
+def test_fixture_data_is_marked_in_the_name_of_its_series() -> None:
+    found = history([reading(i, 0.9, way={"fixture": True}) for i in range(1, 4)], RNG(0))
+    assert found.series[0].name == "ocrbench accuracy (fixture data)"
 
 
 def test_a_sparkline_spans_its_scale_and_marks_changes() -> None:
@@ -88,6 +111,10 @@ def test_a_sparkline_spans_its_scale_and_marks_changes() -> None:
     assert page.count("<polyline") == 1
     assert "NaN" not in page
     assert "nan" not in page
+    full = [reading(i, 1.0) for i in range(1, 9)]
+    assert "100.50" not in html(document(history([replace(r, value=replace(r.value, low=0.9, high=1.0)) for r in full], RNG(0))))
+    nothing = [replace(r, value=Measured(value=0.0, low=0.0, high=0.0, n=9), unit=Unit.MS) for r in full]
+    assert "-0.0" not in html(document(history(nothing, RNG(0))))
 
 
 @pytest.fixture
@@ -117,6 +144,47 @@ def test_real_runs_make_a_history_and_broken_folders_are_said(runs: Any, call: A
     assert [v["run_id"] for v in quality["values"]] == sorted([runs.good.name, runs.bad.name])
     assert all(v["n"] == 22 and v["ci95"] for v in quality["values"])
     assert {s["metric"] for s in found["series"] if s["suite"] == "service"} >= {"first try answered", "time to first token, median"}
+
+
+def test_a_night_that_never_reached_the_model_is_no_value_of_any_series(runs: Any, call: Any, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(runs.good, tmp_path / "nights" / runs.good.name)
+    with ReferenceServer() as server:
+        wrong = server.base_url.replace("/v1", "/nowhere/v1")
+        asked = call("run", "ocrbench", "--data", "ocrbench=fixture", "--base-url", wrong, "--model", "kimi-k3", "--out", "nights", "-q")
+    assert asked.code == 2
+    found = json.loads(call("history", "nights", "--format", "json").out)
+    (unread,) = found["apart"]
+    assert "no such path" in unread["reason"]
+    assert found["runs"] == 2
+    assert {value["run_id"] for series in found["series"] for value in series["values"]} == {runs.good.name}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"coverage": "1 of 1 suites, shard 2 of 8 alone (kvv merge joins them)"}, "shard 2 of 8 alone"),
+        ({"partial": True, "reason": "not-run"}, "partial"),
+        ({"reason": "early-stop"}, "stopped early"),
+        ({"look": {"number": 2, "of": 5, "stopped": True}}, "stopped early, at look 2 of 5"),
+    ],
+)
+def test_a_part_of_a_run_is_no_night_of_a_series(runs: Any, call: Any, tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    folder = tmp_path / "nights" / "one"
+    folder.mkdir(parents=True)
+    report = json.loads((runs.good / "report.json").read_text("utf-8"))
+    assert [check["suite"] for check in report["checks"]].count("ocrbench") == 0
+    if "reason" in change:
+        report["checks"].append({**report["checks"][0], "suite": "ocrbench", "verdict": "inconclusive", "reason": change["reason"]})
+    if "look" in change:
+        report["suites"] = [{**row, "look": change["look"]} for row in report["suites"]]
+    report |= {name: value for name, value in change.items() if name not in ("reason", "look")}
+    (folder / "report.json").write_text(json.dumps(report), "utf-8")
+    found = json.loads(call("history", "nights", "--format", "json").out)
+    assert [row["metric"] for row in found["apart"]] == ["ocrbench accuracy"]
+    assert words in found["apart"][0]["reason"]
+    assert found["series"] == []
 
 
 @pytest.mark.parametrize("name", ["text", "md", "html", "csv"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvv.compare.leaderboard import document, leaderboard
+from kvv.compare.leaderboard import Published, as_json, document, leaderboard
 from kvv.report.document import html, markdown
 
 RNG = np.random.default_rng
@@ -52,14 +52,16 @@ def test_only_runs_that_asked_alike_are_set_side_by_side(sides: Any) -> None:
     ],
 )
 def test_a_row_says_why_it_is_not_comparable(sides: Any, change: dict[str, Any], words: str) -> None:
-    found = leaderboard([replace(vendors(sides, [1] * 9)[0], **change)], RNG(0))
+    found = leaderboard([replace(vendors(sides, [1] * 1000)[0], **change)], RNG(0))
     assert words in found.entries[0].why_not
     assert f"not comparable: {words[:10]}" in markdown(document(found))
 
 
 def test_a_row_with_the_preset_on_public_data_is_comparable(sides: Any) -> None:
-    (side,) = vendors(sides, [1] * 9)
+    (side,) = vendors(sides, [1] * 1000)
     assert leaderboard([side], RNG(0)).entries[0].why_not == ""
+    (drawn,) = vendors(sides, [1] * 500)
+    assert leaderboard([drawn], RNG(0)).entries[0].why_not == "OCRBench: 500 of 1000 questions"
     fixture = replace(side, suites={"ocrbench": replace(side.suites["ocrbench"], fixture=True)})
     assert leaderboard([fixture], RNG(0)).entries[0].why_not == "fixture data"
     early = replace(side, suites={"ocrbench": replace(side.suites["ocrbench"], ended_early=True)})
@@ -76,18 +78,62 @@ def test_only_the_newest_run_of_an_endpoint_counts_unless_all_are_wanted(sides: 
     assert len(leaderboard([new, old], RNG(0), newest=False).entries) == 2
 
 
+def edition(sides: Any, suite: str, name: str, n: int = 9) -> Any:
+    return replace(sides.bench([1] * n, suite=suite), edition=name)
+
+
 def test_the_public_columns_come_first_and_in_their_order(sides: Any) -> None:
-    side = sides.side(*(sides.bench([1] * 9, suite=name) for name in ("toolcall", "beam", "zz", "mmmu_pro", "ocrbench")))
-    found = leaderboard([side], RNG(0))
-    assert found.suites == ("ocrbench", "mmmu_pro", "beam", "toolcall", "zz")
+    own = [sides.bench([1] * 9, suite=name) for name in ("toolcall", "zz", "ocrbench")]
+    public = [edition(sides, "swebench", "DeepSWE"), edition(sides, "beam", "1M"), edition(sides, "mmmu_pro", "standard (10 options)")]
+    found = leaderboard([sides.side(*own, *public)], RNG(0))
+    assert [column.title for column in found.columns] == ["OCRBench", "MMMU Pro", "BEAM 1M", "DeepSWE", "Tool-call F1", "zz"]
     table = document(found).sections[0].tables[0]
-    assert table.columns[5:10] == ("OCRBench", "MMMU Pro", "BEAM", "Tool-call F1", "zz")
+    assert table.columns[5:11] == ("OCRBench", "MMMU Pro", "BEAM 1M", "DeepSWE", "Tool-call F1", "zz")
     assert str(table.rows[0][5]) == "50.00 [40.00, 60.00] n 9"
     assert "<svg" in html(document(found))
 
 
+@pytest.mark.parametrize(
+    ("suite", "name", "public", "title"),
+    [
+        ("swebench", "SWE-bench", "DeepSWE", "SWE-bench"),
+        ("swebench", "", "DeepSWE", "SWE"),
+        ("beam", "128K", "BEAM 1M", "BEAM 128K"),
+        ("mmmu_pro", "vision", "MMMU Pro", "MMMU Pro vision"),
+    ],
+)
+def test_another_set_of_a_suite_does_not_fill_the_public_column(sides: Any, suite: str, name: str, public: str, title: str) -> None:
+    published = [Published(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89})]
+    found = leaderboard([sides.side(edition(sides, suite, name))], RNG(0), published={"kimi-k3": published})
+    table = document(found).sections[0].tables[0]
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row[public], str(row[title])) == (None, "50.00 [40.00, 60.00] n 9")
+
+
+def test_published_rows_stand_beside_measured_ones_as_means_without_n_or_date(sides: Any) -> None:
+    published = [Published(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89, "swebench/DeepSWE": 0.675})]
+    found = leaderboard(vendors(sides, [1] * 9), RNG(0), published={"kimi-k3": published, "other": published})
+    table = document(found).sections[0].tables[0]
+    row = dict(zip(table.columns, table.rows[-1], strict=True))
+    assert (row["vendor"], row["date"], row["comparable"]) == ("Owner", None, "published mean: no n, no date")
+    assert (str(row["OCRBench"]), str(row["DeepSWE"]), str(row["BEAM 1M"])) == ("89.00", "67.50", "–")
+    assert len(table.rows) == 2
+    assert "can show a loss and never prove parity" in markdown(document(found))
+    assert [row["vendor"] for row in json.loads(as_json(found))["published"]] == ["Owner"]
+    # they are in no tie group: nobody knows their questions
+    assert [ties.classes for ties in found.ties] == [((0,),)]
+
+
+def test_the_owners_leaderboard_ships_for_kimi_k3(runs: Any, call: Any) -> None:
+    found = json.loads(call("leaderboard", runs.good, "--format", "json").out)
+    rows = {row["vendor"]: row["values"] for row in found["published"]}
+    assert len(rows) == 8
+    assert rows["Nebius"] == {"ocrbench": 0.878, "mmmu_pro/standard (10 options)": 0.814, "beam/1M": 0.2913, "swebench/DeepSWE": 0.673}
+    assert set(rows["DigitalOcean"]) == {"ocrbench", "mmmu_pro/standard (10 options)"}
+
+
 def test_real_runs_make_a_table_with_n_interval_sampling_and_date(runs: Any, call: Any) -> None:
-    said = call("leaderboard", runs.good.parent, runs.bad, runs.same, "--format", "json")
+    said = call("leaderboard", runs.good.parent, runs.bad, runs.same, "--all", "--format", "json")
     assert said.code == 0, said.err
     found = json.loads(said.out)
     assert {row["run_id"] for row in found["rows"]} == {runs.good.name, runs.same.name, runs.bad.name}
@@ -114,7 +160,7 @@ def test_a_submission_is_complete_checkable_and_readable_again(runs: Any, call: 
     assert Path("send/report.json").read_bytes() == (runs.good / "report.json").read_bytes()
     assert "not comparable" in Path("send/SUBMISSION.md").read_text()
     # the receiver pairs it with runs of his own, case by case
-    found = json.loads(call("leaderboard", "send", runs.bad, "--format", "json").out)
+    found = json.loads(call("leaderboard", "send", runs.bad, "--all", "--format", "json").out)
     assert [len(way["rows"]) for way in found["tie_groups"][0]["ways"]] == [2]
     again = call("leaderboard", runs.good, "--submission", "send")
     assert (again.code, "no empty folder" in again.err) == (2, True)

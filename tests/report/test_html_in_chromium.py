@@ -100,14 +100,23 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_filter_deep_link_dark_mode_and_phone_width(views: Any, tmp_path: Path) -> None:
-    extra = [views.judged(f"params/n{i}", "params", Outcome.PASS if i % 2 else Outcome.FAIL) for i in range(9_000)]
+    extra = [views.judged(f"params/n{i}", "params", Outcome.PASS if i % 2 else Outcome.FAIL) for i in range(5_000)]
     url = write(tmp_path, html.render(views.make(extra=extra)))
     found: dict[str, Any] = {}
 
     async def script(tab: Tab) -> None:
         await tab.open(f"{url}#case-params/too-hot")
         found["opened"] = await tab.js("document.getElementById('case-params/too-hot').open")
-        found["near"] = await tab.js("Math.abs(document.getElementById('case-params/too-hot').getBoundingClientRect().top) < innerHeight")
+        # below the filter, which stays on top of the page
+        top = "document.getElementById('case-params/too-hot').getBoundingClientRect().top"
+        found["near"] = await tab.js(f"{top} >= document.querySelector('.filterbar').getBoundingClientRect().bottom - 1 && {top} < innerHeight")
+        # a case that is no failure stands in a closed list; one that is not in the file is said to be missing
+        await tab.js("location.hash = '#case-params/n17'")
+        await asyncio.sleep(0.1)
+        found["listed"] = await tab.js("document.getElementById('case-params/n17').closest('details').open")
+        await tab.js("location.hash = '#case-params/nowhere'")
+        await asyncio.sleep(0.1)
+        found["missing"] = await tab.js("document.getElementById('hits').textContent")
         await tab.js("const b = document.getElementById('filter'); b.value = 'TOO-HOT not-refused'; b.dispatchEvent(new Event('input'))")
         await asyncio.sleep(0.4)
         found["hits"] = await tab.js("document.getElementById('hits').textContent")
@@ -125,7 +134,10 @@ def test_filter_deep_link_dark_mode_and_phone_width(views: Any, tmp_path: Path) 
     tab = drive(tmp_path, script)
     assert (found["opened"], found["near"]) == (True, True)
     assert found["shown"] == 1
-    assert found["hits"].startswith("2 of ")
+    assert found["listed"]
+    assert "not listed in this file" in found["missing"]
+    # it stands among the failed and among all: one case, of those that the file lists
+    assert found["hits"].startswith("1 of ")
     assert found["all"] == 0
     assert found["light"] != found["dark"]
     assert found["overflow"] <= 0

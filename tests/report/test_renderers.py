@@ -9,6 +9,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 import xmlschema
 
 from kvv.metrics import rate_stat
-from kvv.model import Outcome
+from kvv.model import Area, Gate, Level, Outcome
 from kvv.report import csv as csv_report
 from kvv.report import github, html, junit, leaderboard, markdown, text
 from kvv.report import json as json_report
@@ -148,7 +149,7 @@ def test_ten_thousand_cases_make_a_bounded_page(views: Any) -> None:
     assert len(out) < 8_000_000
     assert "more failed cases are listed below without their texts" in out
     assert out.count('<details class="case row"') == html.DETAILED
-    assert out.count('<li class="row">') <= 5 * html.LISTED
+    assert out.count('<li class="row"') <= 5 * html.LISTED
     assert len(markdown.render(view)) < 500_000
     assert len(text.render(view).splitlines()) < 80
     assert len(json.loads(json_report.render(view))["checks"]) == 10_099
@@ -228,3 +229,20 @@ def test_timing_is_by_prompt_length() -> None:
 def test_a_metric_over_k_samples_says_its_k(metric: str, breakdown: dict[str, Any], shown: str) -> None:
     stat = rate_stat("aime2025", metric, successes=1, concluded=2, breakdown=breakdown)
     assert shown_metric(stat) == shown
+
+
+def test_service_levels_stand_under_timing_with_their_interval(views: Any) -> None:
+    view = views.make()
+    reason = "missed: 80 of 100 answers (90 % interval 72 to 86 %)"
+    gate = Gate(id="service/ttft-8k", area=Area.LATENCY, level=Level.MUST, decision=Outcome.FAIL, reason=reason)
+    two = (("chat", view.timing.itl_ms), ("agentic", view.timing.itl_ms))
+    timing = replace(view.timing, itl_by_workload=two)
+    view = replace(view, decision=replace(view.decision, gates=(*view.decision.gates, gate)), timing=timing)
+    page = html.render(view)
+    contract, rest = page[page.index('id="contract"') :].split('id="quality"')
+    assert "service/ttft-8k" not in contract
+    assert "service/ttft-8k" in rest[rest.index('id="timing"') :]
+    assert "90 % interval 72 to 86 %" in rest
+    assert "– agentic" in rest
+    assert "- agentic" in markdown.render(view)
+    assert json.loads(json_report.render(view))["timing"]["itl_ms"]["by_workload"]["agentic"]["n"] == 120

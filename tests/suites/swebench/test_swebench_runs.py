@@ -67,6 +67,7 @@ def test_the_number_resolved_is_the_servers_own_count(kvv_cli: Run, sandbox: San
     assert counts["asked"] == 6
     assert row["value"] * 6 == pytest.approx(counts["right"])
     assert row["comparability"]["agent_mode"] == variant
+    assert row["comparability"]["benchmark"] == "SWE-bench"
     assert counts["right"] == 0 if accuracy == 0 else 0 < counts["right"] < 6
 
 
