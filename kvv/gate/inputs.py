@@ -262,7 +262,7 @@ class Evidence:
     ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran in the same
     session. ``published``: a bare mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the user chose cases.
-    ``upstreams``: how many different upstreams answered. ``looks`` only for suites run with early stopping.
+    ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run with early stopping.
     """
 
     stats: Sequence[Stat] = ()
@@ -271,7 +271,7 @@ class Evidence:
     interleaved: frozenset[str] = frozenset()
     published: Mapping[str, ReferenceValue] = field(default_factory=dict)
     server_counts: Mapping[str, float] = field(default_factory=dict)
-    upstreams: int = 1
+    mixed: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     chosen: str = ""
     looks: Mapping[str, Look] = field(default_factory=dict)
