@@ -22,6 +22,7 @@ from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health, sentence
 from kvv.schedule.limits import Limiter
+from kvv.schedule.pacing import Pace
 from kvv.schedule.queue import WorkQueue
 from kvv.schedule.sending import Sender
 from kvv.schedule.stepping import next_step, unjudged
@@ -71,6 +72,7 @@ class Scheduler:
         profile: Profile,
         control: Request,
         observer: Observer,
+        pace: Pace,
         moonshot_stream: bool = False,
         seed: int = 0,
         sandbox: Sandbox | None = None,
@@ -82,6 +84,7 @@ class Scheduler:
         self._budget = budget
         self._control_request = control
         self._observer = observer
+        self._pace = pace
         self._jitter = random.Random(seed)
         self._health = Health()
         self._controls: dict[bytes, _Control] = {}
@@ -130,13 +133,16 @@ class Scheduler:
             risky.append(work)
             return True
         await self._store.drained(BACKLOG_BYTES)
-        self._check_budget()
-        if self.stop:
-            return False
+        await self._pace.turn()
         try:
+            self._check_budget()
+            if self.stop:
+                return False
             await self._conclude(work, queue)
         except Stopped:
             return False
+        finally:
+            self._pace.over()
         return True
 
     def halt(self, reason: str, sentence: str) -> None:
@@ -146,6 +152,7 @@ class Scheduler:
             self._store.put_event("stop", {"reason": reason, "sentence": sentence})
         self._halt.set()
         self._open_road.set()
+        self._pace.leave()
 
     def _check_budget(self) -> None:
         reason = self._budget.exceeded()
@@ -332,7 +339,8 @@ class Scheduler:
         self._open_road.clear()
         self._store.put_event("breaker-open", {"reason": found.reason, "case": case.key, "detail": found.detail})
         self._observer.note(f"no answer from the endpoint ({found.reason}); asking the simplest request to see whether it lives")
-        last = await self._probe(BREAKER_PAUSES_S)
+        with self._pace.absent():
+            last = await self._probe(BREAKER_PAUSES_S)
         if last.spoken:
             self._health.answered()
             self._store.put_event("breaker-closed", {})

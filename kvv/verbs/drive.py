@@ -16,11 +16,12 @@ from kvv import __version__
 from kvv.config import ConfigError, RunConfig
 from kvv.finish import finish
 from kvv.job import Job, guard, prepare
+from kvv.lanes import Lane, execute
 from kvv.progress import LiveProgress, PlainProgress
 from kvv.reach import WRONG_ADDRESS, advice
 from kvv.record import check_meta, run_meta
 from kvv.report.escape import plain
-from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
+from kvv.run import Ending, ProgressFactory, check_endpoints, reference_target
 from kvv.runfolder import STORE, create_folder, vendor_of, write_config
 from kvv.sandbox import WARNING
 from kvv.sharding import sharded
@@ -124,7 +125,7 @@ def _changed(reason: str) -> str:
 def _executed(job: Job, store: Store, *, resumed: bool) -> Ending:
     with reference_target(job) as (base_url, counts):
         try:
-            ending = execute(job, store, base_url, progress_for(job.config), resumed=resumed)
+            (ending,) = execute([Lane(name="", job=job, store=store, base_url=base_url, resumed=resumed)], progress_for(job.config))
         except ExceptionGroup as group:
             # many tasks meet one broken store: one of their errors says it all
             if (broken := group.subgroup(StoreError)) is None:

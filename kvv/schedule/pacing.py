@@ -1,0 +1,111 @@
+"""Several endpoints side by side in one process: none runs ahead of the slowest that lives, so that they are asked at the same time of day.
+
+Every lane goes through the same waves (gate, contract, benchmarks) and, within a wave, through the same seeded order. A lane begins its
+next work only while it is less than a window ahead of what the slowest other lane has concluded in this wave, and a wave only when no lane
+is in an earlier one. The window is as large as the largest number of requests that a lane may have in flight, and a few more: it
+spreads lanes by no more than what is under way anyway. A lane that has ended, or that asks whether its endpoint is still there, holds nobody.
+
+Counting what is concluded, not its place in the order, lets one long answer take one place of the window instead of stopping all lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+#: works by which a lane may be ahead beside those that are in flight
+SLACK = 8
+#: before the first wave, and after the last
+BEFORE, AFTER = -1, 1_000
+
+
+class Pacer:
+    """Makes the lanes' paces; for the tasks of one event loop."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Pace] = []
+        self._event = asyncio.Event()
+
+    def lane(self, limit: Callable[[], int]) -> Pace:
+        """``limit`` says how many requests the lane may have in flight now."""
+        pace = Pace(self, limit)
+        self.lanes.append(pace)
+        return pace
+
+    def moved(self) -> None:
+        """Whoever waits looks again."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def change(self) -> None:
+        await self._event.wait()
+
+
+class Pace:
+    """One lane's place among the others; alone it never waits."""
+
+    def __init__(self, pacer: Pacer, limit: Callable[[], int]) -> None:
+        self._pacer = pacer
+        self.limit = limit
+        self.wave = BEFORE
+        self.begun = 0
+        self.concluded = 0
+        self.away = False
+        self.left = False
+        self._turn = asyncio.Lock()
+
+    async def enter(self, wave: int) -> None:
+        """Begins a wave, once no living lane is in an earlier one."""
+        self.wave, self.begun, self.concluded = wave, 0, 0
+        self._pacer.moved()
+        while not self.left and any(other.wave < wave for other in self._others()):
+            await self._pacer.change()
+
+    async def turn(self) -> None:
+        """Waits until one more work may begin; first come, first served. Every call is followed by one of ``over``."""
+        async with self._turn:
+            while self._ahead():
+                await self._pacer.change()
+            self.begun += 1
+
+    def over(self) -> None:
+        """A work that had its turn is concluded, or given up."""
+        self.concluded += 1
+        self._pacer.moved()
+
+    def skip(self) -> None:
+        """A work that an earlier part of the run concluded keeps its place in the count."""
+        self.begun += 1
+        self.over()
+
+    @contextmanager
+    def absent(self) -> Iterator[None]:
+        """While the endpoint is asked whether it lives, nobody waits for it."""
+        self.away = True
+        self._pacer.moved()
+        try:
+            yield
+        finally:
+            self.away = False
+
+    def finish(self) -> None:
+        """What comes after the last wave is nobody's concern."""
+        self.wave = AFTER
+        self._pacer.moved()
+
+    def leave(self) -> None:
+        """This lane has ended: it waits for nobody, and nobody for it."""
+        self.left = True
+        self._pacer.moved()
+
+    def _others(self) -> list[Pace]:
+        return [lane for lane in self._pacer.lanes if lane is not self and not lane.left and not lane.away]
+
+    def _ahead(self) -> bool:
+        """Whether one more work would be more than a window ahead of the slowest."""
+        if self.left or self.wave == AFTER:
+            return False
+        others = self._others()
+        behind = [lane.concluded if lane.wave == self.wave else 0 for lane in others if lane.wave <= self.wave]
+        return bool(behind) and self.begun - min(behind) >= SLACK + max(lane.limit() for lane in (self, *others))
