@@ -40,6 +40,7 @@ def build_parser() -> Parser:
     for name, kind in (("--deadline", float), ("--max-cost", float), ("--max-requests", int), ("--max-tokens-total", int)):
         resume.add_argument(name, type=kind, help="replaces the run's own bound")
     resume.add_argument("--base-url", metavar="URL", help="the same endpoint at another address")
+    resume.add_argument("--reference-base-url", metavar="URL", help="the same official endpoint at another address")
     add_output_options(resume)
     score = verbs.add_parser("score", help="judge a stored run again, offline, and show what changed")
     _add_run(score)
@@ -223,9 +224,10 @@ def _without_secrets(text: str, arguments: argparse.Namespace) -> str:
     """Our own error text, without the keys that this command line names."""
     from kvv.redact import Redactor
 
-    named = [getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env")]
+    named = [getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env", "reference_api_key_env")]
     headers = [pair.partition("=")[2] for pair in getattr(arguments, "header_env", None) or []]
-    names = [*(name for name in named if name), *headers, "KVV_API_KEY", "KVV_JUDGE_API_KEY"]
+    names = [*(name for name in named if name), *headers, *getattr(arguments, "key_names", ())]
+    names += ["KVV_API_KEY", "KVV_JUDGE_API_KEY", "KVV_REFERENCE_API_KEY"]
     return Redactor([os.environ.get(name) for name in names]).text(text)
 
 

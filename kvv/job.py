@@ -115,15 +115,16 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
     )
 
 
-def guard(job: Job) -> None:
-    """A run that may cost much wants the user's word first."""
-    plan, config = job.plan, job.config
-    if config.max_cost is not None and plan.prices is None and not job.in_process and not config.loopback:
-        raise ConfigError(f"--max-cost: no price of {job.model} is known, so that the bound could not be kept; name --price-in and --price-out")
-    tokens = plan.prompt_tokens + plan.completion_tokens
-    if config.yes or config.max_cost is not None or job.in_process:
+def guard(*jobs: Job, prices: str = "--price-in and --price-out") -> None:
+    """What may cost much, all endpoints together, wants the user's word first; ``prices`` says how a price is named."""
+    config = jobs[0].config
+    unpriced = next((job for job in jobs if job.plan.prices is None and not job.in_process and not job.config.loopback), None)
+    if config.max_cost is not None and unpriced is not None:
+        raise ConfigError(f"--max-cost: no price of {unpriced.model} is known, so that the bound could not be kept; name {prices}")
+    if config.yes or config.max_cost is not None or all(job.in_process for job in jobs):
         return
-    cost = (plan.cost or 0.0) + (plan.judge_cost or 0.0)
+    tokens = sum(job.plan.prompt_tokens + job.plan.completion_tokens for job in jobs)
+    cost = sum((job.plan.cost or 0.0) + (job.plan.judge_cost or 0.0) for job in jobs)
     if cost > COST_GUARD_USD:
         raise ConfigError(f"this run may cost about ${cost:,.0f}: say --yes, or set a bound with --max-cost")
     if tokens > TOKEN_GUARD:
@@ -302,7 +303,7 @@ def _planned(
         tier=config.tier or "smoke",
         preset=config.preset or "",
         dataset=dataset,
-        references=_references(suite, references, dataset),
+        references=_references(suite, references, dataset, beside=bool(config.reference_base_url)),
         seed=config.seed,
         other_model=config.other_model or "",
         tokenizer=_tokenizer(config.tokenizer),
@@ -343,12 +344,12 @@ def _tokenizer(path: str | None) -> Tokenizer | None:
         raise ConfigError(f"--tokenizer: needs the package {error.name} (pip install {error.name})") from None
 
 
-def _references(suite: Suite, references: Mapping[str, ReferenceFile], dataset: Dataset | None) -> Sequence[ReferenceRun]:
-    """The runs of --reference; on shipped data without one, the official results that ship with it."""
+def _references(suite: Suite, references: Mapping[str, ReferenceFile], dataset: Dataset | None, *, beside: bool) -> Sequence[ReferenceRun]:
+    """The runs of --reference; on shipped data without one, the official results that ship with it. ``beside``: the official endpoint is asked."""
     if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
         return ()
     runs = [found.runs[suite.id] for found in references.values() if suite.id in found.runs]
-    if runs or not dataset.fixture:
+    if runs or beside or not dataset.fixture:
         return runs
     with as_file(files("kvv.fixtures").joinpath("references", "fixture", f"{suite.id}.jsonl")) as path:
         shipped = _reference_file(path).runs.get(suite.id) if path.is_file() else None

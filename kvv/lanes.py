@@ -12,6 +12,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -20,7 +21,7 @@ from kvv.config import RunConfig
 from kvv.job import Job
 from kvv.model import Case, Outcome, Verdict
 from kvv.reading import Received
-from kvv.run import Ending, Progress, ProgressFactory, Runner, Shared
+from kvv.run import TARGET_ENDED, Ending, Progress, ProgressFactory, Runner, Shared
 from kvv.schedule.budget import Bounds, Budget, Spent
 from kvv.schedule.limits import Limiter
 from kvv.schedule.pacing import Pacer
@@ -72,7 +73,8 @@ async def _conduct(lanes: Sequence[Lane], runners: Sequence[Runner], progress: P
             runs = []
             for lane, runner, budget in zip(lanes, runners, budgets, strict=True):
                 limiter = _limiter(lane.job.config)
-                pace = pacer.lane(lambda limiter=limiter: limiter.limit)  # type: ignore[misc]
+                leader = pacer.lanes[0] if lane.follows else None
+                pace = pacer.lane(partial(getattr, limiter, "limit"), leader)
                 labelled = _Labelled(lane, display)
                 runs.append(runner.run(Shared(workers=workers, budget=budget, pace=pace, limiter=limiter, judge=judge, progress=labelled)))
             if len(runs) == 1:
@@ -92,7 +94,7 @@ async def _one(lane: Lane, runner: Runner, first: Runner, run: Coroutine[Any, An
         first.halt(f"reference-{ending.stop.reason}", words)
     if runner is first and ending.stop:
         for follower in first.followers:
-            follower.halt("target-ended", f"the endpoint under test stopped first: {ending.stop.sentence}")
+            follower.halt(TARGET_ENDED, f"the endpoint under test stopped first: {ending.stop.sentence}")
     return ending
 
 

@@ -35,6 +35,8 @@ NOT_TRIED_AGAIN = frozenset(
 )
 #: how many inconclusive samples the end wave asks again at most
 END_WAVE = 2_000
+#: why a reference lane stops with the lane that it stands beside
+TARGET_ENDED = "target-ended"
 
 
 class LaneProgress(Protocol):
@@ -74,13 +76,13 @@ def endpoints(job: Job, base_url: str) -> dict[Role, Endpoint]:
     return found
 
 
-def check_endpoints(job: Job) -> None:
-    """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written."""
+def check_endpoints(job: Job, lane: str = "") -> None:
+    """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written. ``lane``: "reference"."""
     for found in endpoints(job, job.config.base_url or "http://127.0.0.1").values():
         try:
             Transport({found.role: found}, redactor=Redactor(), limits=Limits())
         except EndpointError as error:
-            raise ConfigError(f"--{'judge-' if found.role is Role.JUDGE else ''}base-url or its key: {error}") from error
+            raise ConfigError(f"--{'judge-' if found.role is Role.JUDGE else lane and f'{lane}-'}base-url or its key: {error}") from error
 
 
 def redactor_for(found: Mapping[Role, Endpoint]) -> Redactor:
@@ -178,7 +180,7 @@ class Runner:
                     ending.blocked = any(planned.suite.kind is SuiteKind.BENCHMARK for planned in self._planned.values())
                     self._store.put_event("gate-failed", {})
                     for follower in self.followers:
-                        follower.halt("target-ended", "the parameter gate of the endpoint under test failed, its benchmarks did not start")
+                        follower.halt(TARGET_ENDED, "the parameter gate of the endpoint under test failed, its benchmarks did not start")
                     break
                 await self._pace.enter(wave)
                 await scheduler.run(self._works(kinds))

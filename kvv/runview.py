@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kvv import upstreams
+from kvv.beside import Beside
 from kvv.contract.crashes import CrashRate
 from kvv.curl import curl_line
 from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
@@ -152,13 +153,17 @@ def _evidence(
 ) -> Evidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
+    beside = Beside.of(meta)
+    mixed = upstreams.mixed(answered_by, [suite.id for suite in suites if suite.kind is SuiteKind.BENCHMARK])
     return Evidence(
         stats=stats,
         findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
         references={recorded.suite.id: recorded.context.references for recorded in every},
+        interleaved=frozenset(beside.suites),
+        unfinished=beside.unfinished(),
         published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
-        mixed=upstreams.mixed(answered_by, [suite.id for suite in suites if suite.kind is SuiteKind.BENCHMARK]),
+        mixed={**beside.mixed(), **mixed},
         part=_part(meta.get("shard")),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )

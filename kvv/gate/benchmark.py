@@ -78,6 +78,8 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
         return Ruling(decision=Outcome.INCONCLUSIVE if entry else Outcome.SKIP, reason="nothing-planned: no samples")
     if entry is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: the policy names no margin for it", reference=published)
+    if suite in evidence.unfinished:
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-stopped: {evidence.unfinished[suite]}")
     if not references and published is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: no reference, gate with --reference FILE")
     if suite in evidence.mixed:

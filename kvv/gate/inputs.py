@@ -260,7 +260,8 @@ class Evidence:
     """Everything beside the verdicts. Mappings are by suite id; ``published`` and ``server_counts`` by ``suite`` or ``suite/metric``.
 
     ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran in the same
-    session. ``published``: a bare mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
+    session, ``unfinished`` those of them whose reference stopped on the way, and why. ``published``: a bare mean with its n.
+    ``server_counts``: right answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the user chose cases.
     ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run with early stopping.
     """
@@ -269,6 +270,7 @@ class Evidence:
     findings: Sequence[FindingGroup] = ()
     references: Mapping[str, Sequence[ReferenceRun]] = field(default_factory=dict)
     interleaved: frozenset[str] = frozenset()
+    unfinished: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, ReferenceValue] = field(default_factory=dict)
     server_counts: Mapping[str, float] = field(default_factory=dict)
     mixed: Mapping[str, str] = field(default_factory=dict)

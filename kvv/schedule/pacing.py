@@ -27,9 +27,9 @@ class Pacer:
         self.lanes: list[Pace] = []
         self._event = asyncio.Event()
 
-    def lane(self, limit: Callable[[], int]) -> Pace:
-        """``limit`` says how many requests the lane may have in flight now."""
-        pace = Pace(self, limit)
+    def lane(self, limit: Callable[[], int], leader: Pace | None = None) -> Pace:
+        """``limit`` says how many requests the lane may have in flight now; beside a ``leader`` it has no purpose without that one."""
+        pace = Pace(self, limit, leader)
         self.lanes.append(pace)
         return pace
 
@@ -45,8 +45,9 @@ class Pacer:
 class Pace:
     """One lane's place among the others; alone it never waits."""
 
-    def __init__(self, pacer: Pacer, limit: Callable[[], int]) -> None:
+    def __init__(self, pacer: Pacer, limit: Callable[[], int], leader: Pace | None) -> None:
         self._pacer = pacer
+        self._leader = leader
         self.limit = limit
         self.wave = BEFORE
         self.begun = 0
@@ -81,7 +82,7 @@ class Pace:
 
     @contextmanager
     def absent(self) -> Iterator[None]:
-        """While the endpoint is asked whether it lives, nobody waits for it."""
+        """While the endpoint is asked whether it lives, nobody waits for it but those whom it leads."""
         self.away = True
         self._pacer.moved()
         try:
@@ -100,7 +101,7 @@ class Pace:
         self._pacer.moved()
 
     def _others(self) -> list[Pace]:
-        return [lane for lane in self._pacer.lanes if lane is not self and not lane.left and not lane.away]
+        return [lane for lane in self._pacer.lanes if lane is not self and not lane.left and (not lane.away or lane is self._leader)]
 
     def _ahead(self) -> bool:
         """Whether one more work would be more than a window ahead of the slowest."""

@@ -72,6 +72,23 @@ def test_a_lane_that_is_dead_or_looks_for_its_endpoint_holds_nobody(how: str) ->
     asyncio.run(run())
 
 
+def test_a_lane_that_is_nothing_without_another_waits_for_it_in_its_absence() -> None:
+    async def run() -> None:
+        pacer = Pacer()
+        leader = pacer.lane(lambda: LIMIT)
+        follower = pacer.lane(lambda: LIMIT, leader)
+        leader.wave = follower.wave = 0
+        done: list[int] = []
+        with leader.absent():
+            task = asyncio.create_task(race(follower, WINDOW + 5, done))
+            await settle()
+            assert len(done) == WINDOW
+        leader.leave()
+        await task
+
+    asyncio.run(run())
+
+
 def test_after_its_absence_a_lane_is_waited_for_again() -> None:
     async def run() -> None:
         fast, slow = lanes(2)
