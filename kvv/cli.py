@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kvv import __version__
-from kvv.options import Parser, add_output_options, add_run_options
+from kvv.options import Parser, add_output_options, add_run_options, add_vendors_options
 from kvv.options_compared import add_compared_verbs
 from kvv.usage import ConfigError
 
@@ -34,6 +34,9 @@ def build_parser() -> Parser:
     add_run_options(check)
     plan = verbs.add_parser("plan", help="what a run would ask and cost; sends nothing")
     add_run_options(plan)
+
+    vendors = verbs.add_parser("vendors", help="several endpoints, providers or layers side by side, at the same time and under one budget")
+    add_vendors_options(vendors)
 
     resume = verbs.add_parser("resume", help="continue a run")
     _add_run(resume)
@@ -141,6 +144,10 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import compare
 
             chosen = compare.compare
+        case "vendors":
+            from kvv.verbs import vendors
+
+            chosen = vendors.vendors
         case "gate" | "baseline":
             from kvv.verbs import gate
 

@@ -130,3 +130,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add_sampling_options(parser)
     add_limit_options(parser)
     add_output_options(parser)
+
+
+def add_vendors_options(parser: argparse.ArgumentParser) -> None:
+    """What is the same for all sides; what differs stands in the file."""
+    parser.add_argument("file", metavar="FILE", help="a TOML file with a [[vendor]] table for each side: name, base_url, model, api_key_env, ...")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
+    parser.add_argument("--model", metavar="NAME", help="the model's name at every side whose table has none")
+    add_judge_options(parser)
+    add_choice_options(parser)
+    add_sampling_options(parser)
+    add_limit_options(parser)
+    add_output_options(parser)

@@ -149,9 +149,9 @@ def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; continue with: {continuation(folder)}") from None
     if ending.stop:
-        _tell(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
+        tell(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
     elif stopped := next((other.stop for other in others if other.stop and other.stop.reason != TARGET_ENDED), None):
-        _tell(f"the reference endpoint stopped ({stopped.reason}: {stopped.sentence}); continue with: {continuation(folder)}")
+        tell(f"the reference endpoint stopped ({stopped.reason}: {stopped.sentence}); continue with: {continuation(folder)}")
     return code
 
 
@@ -198,7 +198,7 @@ def continuation(folder: Path) -> str:
     return f"kvv resume {shlex.quote(str(folder))}"
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
     """Said even under -q: without it the user does not know what to do next."""
     print(plain(f"kvv: {text}", 1_000), file=sys.stderr, flush=True)
 

@@ -243,3 +243,15 @@ def test_a_damaged_store_is_one_line_and_exit_code_2(runs: Any, call: Any, verb:
         assert said.code == 2, (name, said.out[:300])
         assert len(said.err.splitlines()) == 1
         assert "Traceback" not in said.err
+
+
+def test_a_run_that_concluded_nothing_keeps_no_others_from_being_compared(sides: Any) -> None:
+    good, bad, dead = sides.bench([1] * 30), sides.bench([0] * 30), sides.bench([None] * 30)
+    found = compare([sides.side(good), sides.side(dead, name="dead"), sides.side(bad, name="bad")], RNG(0))
+    pairs = {(pair.first, pair.second): pair for pair in found.quality[0].pairs if pair.measure.primary}
+    assert pairs[0, 2].differs
+    assert (pairs[0, 1].difference, pairs[0, 1].open_second, pairs[1, 2].open_first) == (None, 30, 30)
+    assert found.quality[0].groups == ((0,), (2,))
+    first_dead = compare([sides.side(dead, name="dead"), sides.side(good), sides.side(bad, name="bad")], RNG(0))
+    assert first_dead.quality[0].groups == ((1,), (2,))
+    assert "is better" in markdown(document(first_dead))
