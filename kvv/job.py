@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -54,8 +54,12 @@ class Job:
         return self.plan.prices
 
 
-def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
-    """Everything up to the plan. Raises ConfigError with one line."""
+#: reads a data set, as kvv.data.load does
+Loader = Callable[..., Dataset]
+
+
+def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader = load_data) -> Job:
+    """Everything up to the plan. Raises ConfigError with one line. ``load``: endpoints that are asked the same share what was read."""
     in_process = config.base_url is None
     if config.as_reference and (Path(config.as_reference).is_dir() or not Path(config.as_reference).absolute().parent.is_dir()):
         raise ConfigError(f"--as-reference: {config.as_reference} is no file that can be written")
@@ -69,7 +73,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config) or _other_tier(suite, config, profile, named=named)
-        dataset = None if missing else _dataset(suite, config, profile, named=named, in_process=in_process)
+        dataset = None if missing else _dataset(suite, config, profile, load, named=named, in_process=in_process)
         if isinstance(dataset, Skipped):
             skipped.append(dataset)
         elif missing:
@@ -263,7 +267,7 @@ def _other_tier(suite: Suite, config: RunConfig, profile: Profile, *, named: boo
     return f"not in the tier {tier_of(config)}, only where it is named"
 
 
-def _dataset(suite: Suite, config: RunConfig, profile: Profile, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
+def _dataset(suite: Suite, config: RunConfig, profile: Profile, load: Loader, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
     """The suite's rows: a file the user named, the shipped fixtures, or the pinned public data set in the tier's variant."""
     path = config.data.get(suite.id)
     if suite.dataset is None or (suite.dataset_optional and path is None):
@@ -275,7 +279,7 @@ def _dataset(suite: Suite, config: RunConfig, profile: Profile, *, named: bool, 
     except ValueError as error:
         raise ConfigError(f"--variant: {error}") from error
     try:
-        return load_data(suite.dataset, path=None if fixture else path, fixture=fixture, variant=variant)
+        return load(suite.dataset, path=None if fixture else path, fixture=fixture, variant=variant)
     except DataError as error:
         if named or path is not None:
             raise ConfigError(f"--data {suite.id}: {error}") from error

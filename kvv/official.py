@@ -38,7 +38,8 @@ def reference_job(job: Job) -> Job | None:
     benchmarks = tuple(item.suite.id for item in job.plan.suites if item.suite.kind is SuiteKind.BENCHMARK)
     if not benchmarks:
         return None
-    official = prepare(_config(config, job, benchmarks))
+    read = {item.suite.dataset: item.context.dataset for item in job.plan.suites if item.context.dataset is not None}
+    official = prepare(_config(config, job, benchmarks), load=lambda name, **how: read[name])
     theirs, reason = pick_profile(official.model)
     if theirs not in (job.profile.id, pick_profile("")[0]):
         raise ConfigError(f"--reference-model: {official.model!r:.60} is another model ({reason}), this run is of profile {job.profile.id}")

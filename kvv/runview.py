@@ -163,7 +163,7 @@ def _evidence(
         unfinished=beside.unfinished(),
         published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
-        mixed={**beside.mixed(), **mixed},
+        mixed={**beside.mixed(), **{suite: f"{words}; pin one with --provider" for suite, words in mixed.items()}},
         part=_part(meta.get("shard")),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )

@@ -38,7 +38,7 @@ def mixed(found: Sequence[AnsweredBy], benchmarks: Collection[str]) -> dict[str,
     asked = [one for one in found if one.suite in benchmarks]
     providers = _counted(asked, "provider")
     if len(providers) > 1:
-        return {suite: f"{len(providers)} upstreams answered behind one name ({_words(providers)}); pin one with --provider" for suite in benchmarks}
+        return {suite: f"{len(providers)} upstreams answered behind one name ({_words(providers)})" for suite in benchmarks}
     models = {suite: _counted([one for one in asked if one.suite == suite], "model") for suite in benchmarks}
     return {suite: f"the answers name {len(names)} models behind one name ({_words(names)})" for suite, names in models.items() if len(names) > 1}
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 #: works by which a lane may be ahead beside those that are in flight
 SLACK = 8
+#: seconds for which the others wait for a lane that has not reached its endpoint yet
+REACH_PATIENCE_S = 30.0
 #: before the first wave, and after the last
 BEFORE, AFTER = -1, 1_000
 
@@ -58,10 +60,24 @@ class Pace:
 
     async def enter(self, wave: int) -> None:
         """Begins a wave, once no living lane is in an earlier one."""
-        self.wave, self.begun, self.concluded = wave, 0, 0
+        self.wave, self.begun, self.concluded, self.away = wave, 0, 0, False
         self._pacer.moved()
+        if wave == 0:
+            await self._assembled()
         while not self.left and any(other.wave < wave for other in self._others()):
             await self._pacer.change()
+
+    async def _assembled(self) -> None:
+        """Waits for the lanes that look for their endpoints, with patience. Who is late catches up from behind: then it is waited for again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REACH_PATIENCE_S):
+                while not self.left and self._late():
+                    await self._pacer.change()
+        for lane in self._late():
+            lane.away = True
+
+    def _late(self) -> list[Pace]:
+        return [lane for lane in self._pacer.lanes if lane.wave == BEFORE and not lane.left]
 
     async def turn(self) -> None:
         """Waits until one more work may begin; first come, first served. Every call is followed by one of ``over``."""
@@ -101,7 +117,9 @@ class Pace:
         self._pacer.moved()
 
     def _others(self) -> list[Pace]:
-        return [lane for lane in self._pacer.lanes if lane is not self and not lane.left and (not lane.away or lane is self._leader)]
+        """Those that are waited for. A lane and the one that it stands beside wait for each other at the start whatever happens."""
+        tied = (self._leader, *(lane for lane in self._pacer.lanes if lane._leader is self and lane.wave == BEFORE))
+        return [lane for lane in self._pacer.lanes if lane is not self and not lane.left and (not lane.away or lane in tied)]
 
     def _ahead(self) -> bool:
         """Whether one more work would be more than a window ahead of the slowest."""

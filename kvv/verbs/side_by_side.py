@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from kvv.compare.compare import Comparison
 from kvv.compare.layers import VerdictLine, as_data, section, verdict_lines
 from kvv.compare.report import as_json, document
 from kvv.config import ConfigError, RunConfig
+from kvv.data import load as load_data
 from kvv.finish import record_ending, write_files
-from kvv.job import Job, guard, prepare
+from kvv.job import Job, Loader, guard, prepare
 from kvv.lanes import Lane
 from kvv.model import Outcome
 from kvv.report.document import Document, html, markdown
@@ -50,7 +52,8 @@ class _Side:
 
 
 def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
-    jobs = {vendor.name: _job(file, vendor) for vendor in vendors}
+    read = cache(load_data)
+    jobs = {vendor.name: _job(file, vendor, read) for vendor in vendors}
     if not config.quiet:
         for name, job in jobs.items():
             print(plain(f"{name}: profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}"), file=sys.stderr)
@@ -71,9 +74,9 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
     return _drive(sides, config)
 
 
-def _job(file: Path, vendor: Vendor) -> Job:
+def _job(file: Path, vendor: Vendor, load: Loader) -> Job:
     try:
-        job = prepare(vendor.config)
+        job = prepare(vendor.config, load=load)
         if not job.plan.suites:
             raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
         check_endpoints(job)

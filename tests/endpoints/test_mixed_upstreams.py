@@ -32,6 +32,7 @@ def test_a_gateway_that_changes_providers_decides_nothing_until_one_is_pinned(kv
         (gate,) = [gate for gate in loose.report["gates"] if gate["id"].startswith("aime2025/")]
         assert gate["verdict"] == "inconclusive"
         assert gate["reason"].startswith("mixed-upstream: 2 upstreams answered behind one name (")
+        assert gate["reason"].endswith("; pin one with --provider")
         assert set(loose.report["endpoint"]["upstreams"]) == {"one", "two"}
         assert loose.code == 3
         kept = kvv_cli(*asked, *pinned, "--reference", "official.jsonl")

@@ -172,6 +172,45 @@ def test_works_of_an_earlier_part_of_the_run_keep_their_place() -> None:
     asyncio.run(run())
 
 
+def test_a_lane_that_does_not_reach_its_endpoint_is_waited_for_with_patience_and_then_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvv.schedule.pacing.REACH_PATIENCE_S", 0.05)
+
+    async def run() -> None:
+        one, two, hangs = lanes(3)
+        entering = [asyncio.create_task(one.enter(0)), asyncio.create_task(two.enter(0))]
+        await settle()
+        assert not any(task.done() for task in entering)
+        await asyncio.gather(*entering)
+        await asyncio.gather(race(one, 3 * WINDOW, []), race(two, 3 * WINDOW, []))
+        await hangs.enter(0)
+        done: list[int] = []
+        task = asyncio.create_task(race(one, 1, done))
+        await settle()
+        assert done == []  # it lives after all
+        await race(hangs, 2 * WINDOW + 1, [])
+        await settle()
+        assert done == [0]
+        await task
+
+    asyncio.run(run())
+
+
+def test_the_endpoint_under_test_waits_for_its_reference_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvv.schedule.pacing.REACH_PATIENCE_S", 0.01)
+
+    async def run() -> None:
+        pacer = Pacer()
+        leader = pacer.lane(lambda: LIMIT)
+        follower = pacer.lane(lambda: LIMIT, leader)
+        entering = asyncio.create_task(leader.enter(0))
+        await asyncio.sleep(0.1)
+        assert not entering.done()
+        follower.leave()
+        await entering
+
+    asyncio.run(run())
+
+
 def test_alone_nothing_waits() -> None:
     async def run() -> None:
         (lane,) = lanes(1)
