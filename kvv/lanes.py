@@ -29,6 +29,9 @@ from kvv.schedule.work import Stop
 from kvv.store import Store
 from kvv.workers import Workers
 
+#: reasons that stop every lane by itself
+COMMON_REASONS = frozenset({"interrupted", TARGET_ENDED, "deadline", "max-requests", "max-tokens-total", "max-cost"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
@@ -89,7 +92,7 @@ async def _conduct(lanes: Sequence[Lane], runners: Sequence[Runner], progress: P
 async def _one(lane: Lane, runner: Runner, first: Runner, run: Coroutine[Any, Any, Ending]) -> Ending:
     """A lane to its end, and what that means for those that are nothing without it."""
     ending = await run
-    if lane.follows and not runner.reached and ending.stop:
+    if lane.follows and not runner.reached and ending.stop and ending.stop.reason not in COMMON_REASONS:
         words = ending.stop.sentence.replace("the endpoint", "the reference endpoint").replace("this is no", "the reference is no")
         first.halt(f"reference-{ending.stop.reason}", words)
     if runner is first and ending.stop:

@@ -124,7 +124,9 @@ def _first(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
         case "extra_forbidden" if found["loc"][-1] in ("api_key", "key", "token"):
             words = "a key never stands in a file; api_key_env names the environment variable that holds it"
         case "extra_forbidden":
-            words = f"no such key; known: {', '.join(_Entry.model_fields)}"
+            tables: dict[int, type[_Table]] = {1: _File, 3: _Entry}
+            table = tables.get(len(found["loc"]), _Prices)
+            words = f"no such key; known: {', '.join(table.model_fields)}"
         case "too_short" | "too_long" if found["loc"] == ("vendor",):
             words = f"wants 2 to {MOST} [[vendor]] tables"
         case _:
@@ -167,6 +169,11 @@ def _side(entry: _Entry, number: int, config: RunConfig, place: _Places) -> Vend
     return Vendor(name=name, config=side)
 
 
+def _shown(keys: Sequence[str | int]) -> str:
+    """A path of keys, which are the file's own words: on one line, and not without end."""
+    return "".join(c if c.isprintable() else "?" for c in ".".join(map(str, keys)))[:80]
+
+
 class _Places:
     """Where in the file an entry and its key stand."""
 
@@ -184,10 +191,10 @@ class _Places:
             case ["vendor", int(number), *keys]:
                 line = self._line(number, str(keys[0]) if keys else "")
                 where = f", line {line}" if line else ""
-                key = f", {'.'.join(map(str, keys))[:80]}" if keys else ""
+                key = f", {_shown(keys)}" if keys else ""
                 return ConfigError(f"{self._path}{where}: vendor {number + 1}{self._named(number)}{key}: {words}")
             case _:
-                return ConfigError(f"{self._path}: {'.'.join(map(str, place))[:80]}: {words}")
+                return ConfigError(f"{self._path}: {_shown(place)}: {words}")
 
     def _named(self, number: int) -> str:
         """The entry's name, where it has one that can be shown."""

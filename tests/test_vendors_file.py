@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,15 @@ def test_each_side_has_its_own_and_all_have_the_common_options(tmp_path: Path, m
     assert read_key(NO_KEY, required=False) is None
 
 
+def test_the_readmes_example_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
+    (example,) = re.findall(r"```toml\n(# sides\.toml.*?)```", text, re.DOTALL)
+    for name in ("ALPHA_KEY", "GATEWAY_KEY"):
+        monkeypatch.setenv(name, "k")
+    one, two = read(tmp_path, example)
+    assert (one.name, one.config.price_out, two.config.provider, two.config.model) == ("alpha", 2.5, "beta", "moonshot/kimi-k3")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -66,7 +76,8 @@ def test_each_side_has_its_own_and_all_have_the_common_options(tmp_path: Path, m
         (ONE + TWO + 'header_env = { Host = "X" }\n', "line 7: vendor 2 (two), header_env: the header Host cannot be set"),
         (ONE + TWO + "extra_body = { a = 1979-05-27 }\n", "line 7: vendor 2 (two), extra_body: holds a date, which JSON has not"),
         (ONE + TWO + 'model = ""\n', "model: is missing (or --model for all)"),
-        ("limit = 3\n" + ONE + TWO, "sides.toml: limit: no such key"),
+        (ONE + TWO + 'prices = { input = 1, output = 1, "a\\nb\\u202e" = 1 }\n', "vendor 2 (two), prices.a?b?: no such key; known: input, output"),
+        ("limit = 3\n" + ONE + TWO, "sides.toml: limit: no such key; known: vendor"),
         ("vendor = 1\n", "sides.toml: vendor: Input should be a valid tuple"),
         ("vendor = [1, 2]\n", "sides.toml: vendor 1: Input should be a valid dictionary"),
         (f"a = {'[' * 3000}", "sides.toml: "),
