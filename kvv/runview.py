@@ -154,7 +154,6 @@ def _evidence(
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
     beside = Beside.of(meta)
-    mixed = upstreams.mixed(answered_by, [suite.id for suite in suites if suite.kind is SuiteKind.BENCHMARK])
     return Evidence(
         stats=stats,
         findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
@@ -163,10 +162,16 @@ def _evidence(
         unfinished=beside.unfinished(),
         published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
-        mixed={**beside.mixed(), **{suite: f"{words}; pin one with --provider" for suite, words in mixed.items()}},
+        mixed={**beside.mixed(), **mixed_suites(answered_by, meta)},
         part=_part(meta.get("shard")),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
+
+
+def mixed_suites(answered_by: Sequence[AnsweredBy], meta: Mapping[str, Any]) -> dict[str, str]:
+    """Benchmarks of the run that more than one upstream answered, and who."""
+    found = upstreams.mixed(answered_by, [entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK])
+    return {suite: f"{words}; pin one with --provider" for suite, words in found.items()}
 
 
 def _part(shard: Mapping[str, Any] | None) -> str:

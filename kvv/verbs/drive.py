@@ -102,6 +102,8 @@ def go_on(folder: Path, config: RunConfig) -> int:
             official = reference_job(job)
             beside = None
             if official is not None:
+                if not (folder / FOLDER / STORE).is_file():
+                    raise ConfigError(f"RUN: {folder} has no reference lane to go on with ({FOLDER}/ is missing)")
                 beside = undo.enter_context(Store.open(folder / FOLDER / STORE))
                 check_meta(beside)
                 _same_plan(official, beside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -240,3 +241,7 @@ def test_the_reference_lane_alone_is_not_resumed(kvv_cli: Any) -> None:
     assert (again.code, len(again.err.splitlines())) == (2, 1)
     assert f"is the reference lane of {ran.folder}; resume that run" in again.err
     assert "kimi-k3" in kvv_cli("report", str(ran.folder / "reference")).out
+    shutil.rmtree(ran.folder / "reference")
+    lost = kvv_cli("resume", str(ran.folder))
+    assert (lost.code, len(lost.err.splitlines())) == (2, 1)
+    assert "has no reference lane to go on with" in lost.err
