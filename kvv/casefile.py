@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kvv.model import Area, Level
+from kvv.model import Area, Credential, Level
 
 Expect = Literal["answered", "refused", "either"]
 Switch = Literal["on", "off", "default"]
@@ -30,12 +30,12 @@ RESERVED = frozenset({"null", "model", "other-model", "context-window", "stub", 
 VIRTUAL_CLAIMS = frozenset(
     [
         *("thinking", "separate-reasoning", "thinking-off", "effort", "keep"),
-        *("other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit"),
+        *("other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit", "key"),
     ]
 )
 #: keys of an ``each`` entry that are no variables
 ENTRY_FIELDS = frozenset(
-    {"id", "body", "omit", "level", "source", "claims", "checks", "requirement", "expect", "prompt", "messages", "effort", "raw"}
+    {"id", "body", "omit", "level", "source", "claims", "checks", "requirement", "expect", "prompt", "messages", "effort", "raw", "credential"}
 )
 
 
@@ -102,6 +102,7 @@ class CaseSpec(_Table):
     effort: str | None = None
     expect: Expect = "answered"
     statuses: tuple[int, ...] = (400, 422)
+    credential: Credential = Credential.OWN
     control: Variant | None = None
     afterwards: bool | None = None
     checks: dict[str, Any] = {}

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import shlex
 
+from kvv.model import Credential
 from kvv.store import StoredExchange
 
 #: a longer body does not fit a line that people paste
 INLINE_BYTES = 4_000
+_KEY = {
+    Credential.OWN: ' -H "Authorization: Bearer $KVV_API_KEY"',
+    Credential.NONE: "",
+    Credential.WRONG: ' -H "Authorization: Bearer kvv-no-such-key"',
+}
 
 
 def curl_line(base_url: str, stored: StoredExchange, *, body_file: str = "body.json") -> str:
@@ -17,4 +23,4 @@ def curl_line(base_url: str, stored: StoredExchange, *, body_file: str = "body.j
     data = shlex.quote(body.decode("utf-8", "replace")) if len(body) <= INLINE_BYTES and b"\0" not in body else f"@{body_file}"
     no_buffer = " -N" if stored.request.stream else ""
     quoted = f'"{url}"' if url.startswith("$") else shlex.quote(url)
-    return f'curl{no_buffer} {quoted} -H "Authorization: Bearer $KVV_API_KEY" -H "Content-Type: application/json" --data-binary {data}'
+    return f'curl{no_buffer} {quoted}{_KEY[stored.request.credential]} -H "Content-Type: application/json" --data-binary {data}'

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig
+from kvv.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read_key
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
@@ -310,6 +310,7 @@ def _planned(
         references=_references(suite, references, dataset, beside=bool(config.reference_base_url)),
         seed=config.seed,
         other_model=config.other_model or "",
+        keyed=bool(config.base_url and not config.header_env and read_key(config.api_key_env, required=False)),
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
         second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,

@@ -171,13 +171,21 @@ class Timeouts:
     idle: float | None = None
 
 
+class Credential(StrEnum):
+    """The key a request carries: the run's own, none, or one that nobody has been given."""
+
+    OWN = "own"
+    NONE = "none"
+    WRONG = "wrong"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One HTTP request. ``body`` is a JSON-like mapping (``Fragment`` allowed anywhere in it, ``Picture`` as an
     ``image_url.url``) or, for malformed bodies, the raw bytes. ``purpose`` tells repeats apart: probe, control, confirm, liveness, judge...
 
     A control may be answered by an identical control of the last minute instead of being sent again.
-    ``expect_prompt_tokens`` is the planner's estimate, used for limits and time-outs.
+    ``expect_prompt_tokens`` is the planner's estimate, used for limits and time-outs. ``credential``: what stands where the key belongs.
     """
 
     body: Mapping[str, Any] | bytes
@@ -188,6 +196,7 @@ class Request:
     path: str = "/chat/completions"
     timeouts: Timeouts = field(default_factory=Timeouts)
     expect_prompt_tokens: int = 0
+    credential: Credential = Credential.OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

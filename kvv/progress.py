@@ -71,7 +71,7 @@ class PlainProgress:
 
     def _print_line(self) -> None:
         self._last = monotonic()
-        print(plain(self.line()), file=self._out, flush=True)
+        print(plain(self.line(), 2_000), file=self._out, flush=True)
 
     def line(self) -> str:
         parts = [f"{suite} {count.concluded}/{count.planned} ({_outcomes(count)})" for suite, count in self._counts.items()]

@@ -35,9 +35,11 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """``body_bytes`` bounds a body, and the text of a stream; ``event_bytes`` one event; ``kept_frames_bytes`` the frames kept for the store."""
+    """``body_bytes`` bounds a body, ``text_bytes`` the text of a stream (no model writes four million tokens), ``event_bytes`` one event,
+    ``kept_frames_bytes`` the frames kept for the store."""
 
     body_bytes: int = 64 * MIB
+    text_bytes: int = 16 * MIB
     event_bytes: int = 16 * MIB
     json_depth: int = 200
     kept_frames_bytes: int = 32 * MIB
@@ -98,7 +100,7 @@ class Reader:
         self._rules = rules
         self._keep = keep_frames
         self._limits = limits
-        self._text_limit = limits.body_bytes
+        self._text_limit = min(limits.text_bytes, limits.body_bytes)
         self._redact = redact
         self._decoder = Decoder()
         self._events = EventStream(limits.event_bytes)

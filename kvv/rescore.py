@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvv.model import Case, Finding, Outcome, Reply, Role, Surface, Verdict
+from kvv.model import Case, Finding, Outcome, Role, Surface, Verdict
 from kvv.outcome import counted
 from kvv.profile import load_profile
 from kvv.reading import reread
 from kvv.record import RecordedSuite, policy_of, recorded_suites
-from kvv.replay import replay
 from kvv.rules import rules_for
+from kvv.schedule.stepping import judge_replies
 from kvv.store import Store
 from kvv.suite import Suite
-from kvv.workers import WorkerDied, WorkerError, Workers, WorkerTimeout
+from kvv.workers import Workers
 
 #: samples judged at once
 AT_ONCE = 16
@@ -86,27 +86,6 @@ def _concluded(store: Store) -> Iterator[tuple[RecordedSuite, Case, Verdict]]:
 
 async def _replay(workers: Workers, store: Store, suite: Suite, case: Case) -> Verdict | None:
     return await judge_replies(workers, suite, case, store.replies(case.id, case.sample))
-
-
-async def judge_replies(workers: Workers, suite: Suite, case: Case, replies: list[Reply]) -> Verdict | None:
-    """The verdict that these replies give, judged where the suite wants it; None where they do not reach one."""
-    try:
-        if suite.judge_timeout_s is not None:
-            found: Verdict | None = await workers.run(
-                "kvv.schedule.remote:replay",
-                suite.id,
-                case,
-                tuple(replies),
-                timeout_s=suite.judge_timeout_s,
-                imports=(type(suite).__module__, *suite.judge_imports),
-            )
-            return found
-        return replay(suite, case, replies)
-    except (WorkerTimeout, WorkerDied) as error:
-        reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
-        return Verdict(case=case.id, sample=case.sample, outcome=Outcome.INCONCLUSIVE, reason=reason, scorer=suite.version)
-    except WorkerError as error:
-        return Verdict(case=case.id, sample=case.sample, outcome=Outcome.ERROR, reason="judge-raised", detail=str(error)[:500], scorer=suite.version)
 
 
 def _differs(before: Verdict, after: Verdict) -> bool:

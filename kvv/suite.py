@@ -15,9 +15,10 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Ask, Case, Done, History, Reply, Request, Stat, Step, Verdict
+from kvv.model import Answered, Area, Ask, Case, Done, History, Level, Reply, Request, Stat, Step, Verdict
 from kvv.outcome import unanswered
 from kvv.profile import Profile, ThinkMode
+from kvv.refusals import confirmed, is_refused, once_more
 from kvv.tokens import Tokenizer
 
 
@@ -85,7 +86,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything a suite may know. ``expected`` is the reference endpoint's own count of right answers, when it is ours."""
+    """Everything a suite may know. ``keyed``: requests carry a key, and it alone tells who is asking."""
 
     model: str
     profile: Profile
@@ -96,6 +97,7 @@ class Context:
     references: Sequence[ReferenceRun] = ()
     seed: int = 0
     other_model: str = ""
+    keyed: bool = False
     tokenizer: Tokenizer | None = None
     judge: Judge | None = None
     second_judge: Judge | None = None
@@ -193,7 +195,29 @@ class Suite(ABC):
 
 
 class SingleTurn(Suite):
-    """One request, made of the case's ``body``, ``stream`` and ``prompt_tokens``; one judgement."""
+    """A benchmark of one request a case and one judgement. A refusal is asked about once more.
+
+    ``requirement``: one sentence that every case shares; ``source``: where the data set's rules stand.
+    """
+
+    kind = SuiteKind.BENCHMARK
+    areas = (Area.ACCURACY,)
+    requirement: ClassVar[str]
+    source: ClassVar[str]
+
+    def case(self, case_id: str, context: Context, body: Mapping[str, Any], **inputs: Any) -> Case:
+        """A case of its own cluster. ``inputs`` are the judge's, and may hold ``prompt_tokens`` (an estimate) and ``stratum``."""
+        return Case(
+            id=case_id,
+            suite=self.id,
+            area=Area.ACCURACY,
+            level=Level.SHOULD,
+            requirement=self.requirement,
+            source=self.source,
+            since="0.1.0",
+            cluster=case_id,
+            inputs={"body": body, "stream": context.settings.stream, **inputs},
+        )
 
     def request(self, case: Case) -> Request:
         inputs = case.inputs
@@ -206,10 +230,10 @@ class SingleTurn(Suite):
     def step(self, case: Case, history: History) -> Step:
         if not history:
             return Ask(requests=(self.request(case),))
-        replies = history[-1]
-        assert isinstance(replies, tuple)
-        verdict = unanswered(case, replies[0])
-        return Done(verdict=verdict or self.judge(case, replies[0]))
+        (first,), *more = (reply for reply in history if isinstance(reply, tuple))
+        if is_refused(first):
+            return Done(verdict=confirmed(case, first, *more[0])) if more else once_more(self.request(case))
+        return Done(verdict=unanswered(case, first) or self.judge(case, first))
 
 
 #: folder name -> class name; the order is the order of the report

@@ -73,7 +73,7 @@ def test_a_run_can_be_found_only_when_its_store_holds_the_whole_plan(kvv_cli: An
         write_config(folder, config)
 
     monkeypatch.setattr(kvv.verbs.drive, "write_config", watched)
-    assert kvv_cli("run", "aime2025", "--limit", "3").code in (0, 3)
+    assert kvv_cli("run", "ocrbench", "--limit", "3").code in (0, 3)
     assert held == [3]
 
 
@@ -82,12 +82,12 @@ def test_a_start_that_fails_leaves_no_folder(kvv_cli: Any, monkeypatch: pytest.M
         raise StoreError("no space left")
 
     monkeypatch.setattr(kvv.verbs.drive, "_put_plan", full)
-    ran = kvv_cli("run", "aime2025", "--limit", "1")
+    ran = kvv_cli("run", "ocrbench", "--limit", "1")
     assert ran.code in (2, 4)
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_two_runs_started_in_a_row_are_told_apart(kvv_cli: Any) -> None:
     for seed in range(4):
-        ran = kvv_cli("run", "aime2025", "--limit", "1", "--seed", str(seed))
+        ran = kvv_cli("run", "ocrbench", "--limit", "1", "--seed", str(seed))
         assert ran.report["seed"] == seed

@@ -84,7 +84,7 @@ MOMENTS = [
 @pytest.mark.parametrize(("module", "name"), MOMENTS)
 def test_a_signal_at_any_moment_is_one_line_and_exit_code_130(module: str, name: str, number: signal.Signals, tmp_path: Path) -> None:
     code = STOPPED.format(module=module, name=name, number=int(number))
-    command = [sys.executable, "-c", code, "run", "aime2025", "--limit", "1", "--out", str(tmp_path), "-q"]
+    command = [sys.executable, "-c", code, "run", "ocrbench", "--limit", "1", "--out", str(tmp_path), "-q"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 130, ended
     assert "Traceback" not in ended.stderr
@@ -121,10 +121,10 @@ def test_a_program_may_call_the_command_line_from_another_thread() -> None:
 
 
 def test_a_run_that_was_stopped_says_how_to_go_on_even_when_quiet(kvv_cli: Any) -> None:
-    ran = kvv_cli("run", "aime2025", "--samples", "2", "--max-requests", "5", "-q")
+    ran = kvv_cli("run", "ocrbench", "--max-requests", "5", "-q")
     assert ran.code == 5
     assert ran.err.splitlines()[-1] == f"kvv: stopped (max-requests); continue with: kvv resume {ran.folder} --max-requests MORE"
-    ended = kvv_cli("run", "aime2025", "--limit", "1", "-q")
+    ended = kvv_cli("run", "ocrbench", "--limit", "1", "-q")
     assert "continue with" not in ended.said
 
 

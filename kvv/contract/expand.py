@@ -121,6 +121,7 @@ class _Expansion:
                 "stream": self.mode.stream is True,
                 "expect": spec.expect,
                 "statuses": list(spec.statuses),
+                "credential": spec.credential.value,
                 "checks": self._fill({**spec.checks, **spec.compare}),
                 "skip": skip,
                 "afterwards": afterwards,
@@ -263,7 +264,7 @@ class _Expansion:
         off = self.mode.thinking is False and not thinking_off(self.context)
         needed = [*self.file.claims, *spec.claims, *(["thinking-off"] if off else [])]
         missing = [claim for claim in needed if not claimed(self.context, claim)]
-        outside = {"other-model": "no --other-model", "tokenizer": "no --tokenizer"}
+        outside = {"other-model": "no --other-model", "tokenizer": "no --tokenizer", "key": "no key is sent, or headers that may be one"}
         for claim in missing:
             if claim in outside:
                 return outside[claim]
@@ -288,6 +289,8 @@ def claimed(context: Context, claim: str) -> bool:
             return profile.thinking.keep and context.settings.thinking is not False
         case "other-model":
             return bool(context.other_model)
+        case "key":
+            return context.keyed
         case "tokenizer":
             return context.tokenizer is not None
         case "tokens":

@@ -15,7 +15,7 @@ from typing import Any
 from kvv.checks import ANSWER_CHECKS, COMPARISONS, Check, Look, Problem
 from kvv.contract.build import BUILDERS, Builder, Unbuildable, build
 from kvv.contract.rates import Tally
-from kvv.model import Answered, Ask, Case, Done, Evidence, History, Outcome, Request, Step, Timeouts, Verdict
+from kvv.model import Answered, Ask, Case, Credential, Done, Evidence, History, Outcome, Request, Step, Timeouts, Verdict
 from kvv.outcome import Assessment, Standing, assess
 
 #: crashes needed for a verdict, each followed by an answered control
@@ -303,7 +303,13 @@ class _Judgement:
         stored = entry["requests"][name]
         built = build(stored["raw" if "raw" in stored else "body"], self.answers, self.toolbox.builders)
         body = built.encode("utf-8", "surrogatepass") if isinstance(built, str) else built
-        return Request(body=body, stream=stored["stream"], purpose=_purpose(kind, name), timeouts=Timeouts(first_byte=FIRST_BYTE_S))
+        return Request(
+            body=body,
+            stream=stored["stream"],
+            purpose=_purpose(kind, name),
+            timeouts=Timeouts(first_byte=FIRST_BYTE_S),
+            credential=Credential(self.case.inputs.get("credential", Credential.OWN)),
+        )
 
     def _control(self, purpose: str) -> Request:
         """The valid sibling: ``control`` is shared within a minute, ``between`` and ``after`` are always sent."""

@@ -14,7 +14,7 @@ from itertools import count
 from time import monotonic
 
 from kvv.data.pictures import pictures_of, with_pictures
-from kvv.model import Answered, Ask, Case, Done, Exec, Executed, Identity, Outcome, Request, Role, Verdict
+from kvv.model import Answered, Ask, Case, Credential, Done, Exec, Executed, Identity, Outcome, Request, Role, Verdict
 from kvv.outcome import LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
 from kvv.reading import Received
@@ -324,6 +324,9 @@ class Scheduler:
         """Feed the health breaker with a request's final standing, and find out what silence means."""
         if found.spoken:
             self._health.answered()
+            return answered
+        if answered.request.credential is not Credential.OWN and found.standing is Standing.CONFIGURATION:
+            # somebody read the request and did not know its key: what was hoped for
             return answered
         self._health.unanswered(case.key, found.reason)
         alarming = found.standing is Standing.CONFIGURATION and found.reason in grave

@@ -27,7 +27,7 @@ from aiohttp import http_exceptions
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
-from kvv.model import Fault, FaultKind, Identity, Observation, Request, Role, Timeouts
+from kvv.model import Credential, Fault, FaultKind, Identity, Observation, Request, Role, Timeouts
 from kvv.reading import Limits, Reader, Received
 from kvv.redact import Detector, Redactor
 from kvv.rules import Rules
@@ -167,7 +167,7 @@ class _Channel:
 
     def __init__(self, endpoint: Endpoint, max_connections: int, ssl_context: ssl.SSLContext | None) -> None:
         self._url = base_url(endpoint)
-        self._headers = headers(endpoint)
+        self._headers = {credential: headers(endpoint, credential) for credential in Credential}
         self._proxy = proxy_for(endpoint.base_url, os.environ)
         self.secrets = secrets(endpoint, self._proxy)
         self._max_connections = max_connections
@@ -189,7 +189,7 @@ class _Channel:
             request.method,
             self._urls[request.path],
             data=payload,
-            headers=self._headers,  # not the session's: those would go to a proxy's CONNECT as well, key and all
+            headers=self._headers[request.credential],  # not the session's: those would go to a proxy's CONNECT as well, key and all
             proxy=self._proxy,
             allow_redirects=False,
             timeout=_client_timeout(connect),

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from kvv.model import Role
+from kvv.model import Credential, Role
+
+#: a key that nobody has been given; in no form that a service could take for a leaked one
+WRONG_KEY = "kvv-no-such-key"
 
 
 class EndpointError(ValueError):
@@ -38,15 +41,19 @@ def base_url(endpoint: Endpoint) -> SplitResult:
     return parts._replace(netloc=literal if port is None else f"{literal}:{port}", path=parts.path.rstrip("/"), fragment="")
 
 
-def headers(endpoint: Endpoint) -> dict[str, str]:
+def headers(endpoint: Endpoint, credential: Credential = Credential.OWN) -> dict[str, str]:
     """Userinfo of the URL is a basic credential; a key goes over it, and the endpoint's own headers over both."""
     sent = {"accept": "application/json", "accept-encoding": "gzip, deflate", "content-type": "application/json", "user-agent": "kvv"}
     parts = urlsplit(endpoint.base_url.strip())
     if parts.username is not None:
-        credential = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        sent["authorization"] = "Basic " + base64.b64encode(credential.encode()).decode()
+        userinfo = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        sent["authorization"] = "Basic " + base64.b64encode(userinfo.encode()).decode()
     if endpoint.key:
         sent["authorization"] = f"Bearer {endpoint.key.strip()}"
+    if credential is not Credential.OWN:
+        sent.pop("authorization", None)
+    if credential is Credential.WRONG:
+        sent["authorization"] = f"Bearer {WRONG_KEY}"
     sent |= {name.lower(): value for name, value in endpoint.headers.items()}
     for name, value in sent.items():
         if not (value.isprintable() and value.isascii() and name.isascii() and name.isprintable() and name.strip(": ") == name):

@@ -159,7 +159,7 @@ def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside
 
 def _changed(reason: str) -> str:
     """What must be given anew. A bound on requests, tokens or money counts the earlier part of the run too; a deadline begins anew."""
-    return f" --{reason} MORE" if reason in SPENT_REASONS else " --base-url URL" if reason == "route" else ""
+    return f" --{reason} MORE" if reason in SPENT_REASONS else " --base-url URL (another --model wants a new run)" if reason == "route" else ""
 
 
 def _executed(lanes: Sequence[Lane]) -> list[Ending]:

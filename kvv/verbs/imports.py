@@ -18,9 +18,10 @@ from kvv.model import Answered, Case, Verdict
 from kvv.plan import Plan, PlannedSuite
 from kvv.reading import Received
 from kvv.record import run_meta
-from kvv.rescore import judge_replies
+from kvv.refusals import is_refused, unconfirmed
 from kvv.run import Ending
 from kvv.runfolder import STORE, create_folder, write_config
+from kvv.schedule.stepping import judge_replies
 from kvv.store import Store
 from kvv.suite import Suite
 from kvv.wire.encode import encode
@@ -113,6 +114,8 @@ async def _judge(store: Store, workers: Workers, suite: Suite, case: Case, recor
     store.put_exchange(received, record.request, encode(record.request.body))
     answered = Answered(request=record.request, exchange=record.exchange, observation=record.observation, findings=record.findings)
     verdict = await judge_replies(workers, suite, replace(case, sample=record.sample), [(answered,)])
+    if verdict is None and is_refused(answered):
+        return unconfirmed(replace(case, sample=record.sample), answered)
     if verdict is None:
         raise RuntimeError(f"the suite {suite.id} wants more than one recorded answer")
     return verdict

@@ -10,14 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Case, Level, Outcome, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
+from kvv.model import Answered, Case, Outcome, Stat, Verdict
+from kvv.suite import Context, Dataset, SingleTurn
 from kvv.suites.aime2025 import rows
 from kvv.suites.aime2025.scoring import gold_integer, score, scorer_name
-
-SOURCE = "https://github.com/MoonshotAI/Kimi-Vendor-Verifier"
-
-REQUIREMENT = "The answer to a competition problem, stated in the visible completion, is the right integer."
 
 #: KVV's prompt form; the space after the empty line is KVV's
 INSTRUCTION = "\n\n Please reason step by step, and put your final answer within \\boxed{}."
@@ -31,8 +27,8 @@ class Aime2025Suite(SingleTurn):
 
     id = "aime2025"
     title = "AIME 2025"
-    kind = SuiteKind.BENCHMARK
-    areas = (Area.ACCURACY,)
+    requirement = "The answer to a competition problem, stated in the visible completion, is the right integer."
+    source = "https://github.com/MoonshotAI/Kimi-Vendor-Verifier"
     version = "1"
     judge_timeout_s = 20.0
     judge_imports = ("math_verify",)
@@ -43,21 +39,7 @@ class Aime2025Suite(SingleTurn):
         if context.dataset is None:
             return []
         return [
-            Case(
-                id=case_id,
-                suite=self.id,
-                area=Area.ACCURACY,
-                level=Level.SHOULD,
-                requirement=REQUIREMENT,
-                source=SOURCE,
-                since="0.1.0",
-                cluster=case_id,
-                inputs={
-                    "body": context.body([{"role": "user", "content": row["problem"] + INSTRUCTION}]),
-                    "stream": context.settings.stream,
-                    "answer": row["answer"],
-                },
-            )
+            self.case(case_id, context, context.body([{"role": "user", "content": row["problem"] + INSTRUCTION}]), answer=row["answer"])
             for case_id, row in _identified(context.dataset)
         ]
 
@@ -117,6 +99,5 @@ def _identified(dataset: Dataset) -> list[tuple[str, dict[str, Any]]]:
     ids = [str(row["id"]) for row in dataset.rows]
     canonical = len(ids) == len(CANONICAL) and set(ids) == set(CANONICAL)
     return [
-        (f"aime2025/{CANONICAL[row_id] if canonical else quote(row_id, safe='')}", dict(row))
-        for row_id, row in zip(ids, dataset.rows, strict=True)
+        (f"aime2025/{CANONICAL[row_id] if canonical else quote(row_id, safe='')}", dict(row)) for row_id, row in zip(ids, dataset.rows, strict=True)
     ]

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from kvv.answers import KeyEntry
 from kvv.model import Answered, Area, Ask, Case, Done, Evidence, History, Level, Outcome, Request, Role, Stat, Step, Verdict
 from kvv.outcome import Standing, assess, unanswered
+from kvv.refusals import confirmed, is_refused, once_more
 from kvv.suite import Context, Dataset, Judge, Suite, SuiteKind
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
 from kvv.suites.beam.history import History as Conversation
@@ -61,9 +62,14 @@ class BeamSuite(Suite):
         if not history:
             return Ask(requests=(_target(inputs),))
         answered = _replies(history[0])[0]
-        refused = unanswered(case, answered)
-        if refused is not None:
-            return Done(verdict=_in_its_room(case, refused))
+        if is_refused(answered):
+            if len(history) == 1:
+                return once_more(_target(inputs))
+            again, control = _replies(history[1])
+            return Done(verdict=_in_its_room(case, confirmed(case, answered, again, control)))
+        missing = unanswered(case, answered)
+        if missing is not None:
+            return Done(verdict=_in_its_room(case, missing))
         answer = answered.observation.answer
         if "recorded" in inputs:
             return Done(verdict=_recorded(case, answered))

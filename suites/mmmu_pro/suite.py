@@ -17,16 +17,12 @@ import numpy as np
 
 from kvv.answers import KeyEntry
 from kvv.data.literals import parse_literal
-from kvv.model import Answered, Area, Case, Level, Outcome, Picture, PictureForm, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
+from kvv.model import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
+from kvv.suite import Context, Dataset, SingleTurn
 from kvv.suites.mmmu_pro import rows
 from kvv.suites.mmmu_pro.parsing import letters, parse
 from kvv.suites.mmmu_pro.prompts import Variant, as_they_appear, content, in_columns, instruction, parse_variant, pieces, question_text
 from kvv.visible import visible
-
-SOURCE = "https://github.com/MMMU-Benchmark/MMMU/tree/main/mmmu-pro"
-
-REQUIREMENT = "The visible completion names the letter of the right option."
 
 CHARACTERS_PER_TOKEN = 4
 #: characters of a list of options
@@ -48,8 +44,8 @@ class MmmuProSuite(SingleTurn):
 
     id = "mmmu_pro"
     title = "MMMU Pro"
-    kind = SuiteKind.BENCHMARK
-    areas = (Area.ACCURACY,)
+    requirement = "The visible completion names the letter of the right option."
+    source = "https://github.com/MMMU-Benchmark/MMMU/tree/main/mmmu-pro"
     version = "1"
     dataset = "mmmu_pro"
     counted = "accuracy"
@@ -69,26 +65,17 @@ class MmmuProSuite(SingleTurn):
         parts = content(_in_form(question.row, form), question.options, variant)
         shown = [part["image_url"]["url"] for part in parts if "image_url" in part]
         text = sum(len(part.get("text", "")) for part in parts)
-        return Case(
-            id=question.case,
-            suite=self.id,
-            area=Area.ACCURACY,
-            level=Level.SHOULD,
-            requirement=REQUIREMENT,
-            source=SOURCE,
-            since="0.1.0",
-            cluster=question.case,
-            inputs={
-                "body": context.body([{"role": "user", "content": parts}]),
-                "stream": context.settings.stream,
-                "options": list(question.options),
-                "answer": question.answer,
-                "subject": question.subject,
-                "stratum": question.subject,
-                "pictures": len(shown),
-                "guess_seed": [zlib.crc32(question.case.encode()), context.seed & 0xFFFFFFFF],
-                "prompt_tokens": sum(picture.tokens for picture in shown) + text // CHARACTERS_PER_TOKEN,
-            },
+        return self.case(
+            question.case,
+            context,
+            context.body([{"role": "user", "content": parts}]),
+            options=list(question.options),
+            answer=question.answer,
+            subject=question.subject,
+            stratum=question.subject,
+            pictures=len(shown),
+            guess_seed=[zlib.crc32(question.case.encode()), context.seed & 0xFFFFFFFF],
+            prompt_tokens=sum(picture.tokens for picture in shown) + text // CHARACTERS_PER_TOKEN,
         )
 
     def judge(self, case: Case, answered: Answered) -> Verdict:

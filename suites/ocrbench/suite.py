@@ -15,15 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Case, Level, Outcome, Picture, PictureForm, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
+from kvv.model import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
+from kvv.suite import Context, Dataset, SingleTurn
 from kvv.suites.ocrbench import rows
 from kvv.suites.ocrbench.scoring import is_formula, matching, normalised
 from kvv.visible import visible
-
-SOURCE = "https://github.com/Yuliang-Liu/MultimodalOCR"
-
-REQUIREMENT = "The text that a question about a picture asks for stands in the visible completion."
 
 #: characters of a text in facts
 EXCERPT = 200
@@ -51,8 +47,8 @@ class OcrBenchSuite(SingleTurn):
 
     id = "ocrbench"
     title = "OCRBench"
-    kind = SuiteKind.BENCHMARK
-    areas = (Area.ACCURACY,)
+    requirement = "The text that a question about a picture asks for stands in the visible completion."
+    source = "https://github.com/Yuliang-Liu/MultimodalOCR"
     version = "1"
     dataset = "ocrbench"
     counted = "accuracy"
@@ -63,25 +59,16 @@ class OcrBenchSuite(SingleTurn):
             return []
         form = picture_form(context)
         return [
-            Case(
-                id=question.case,
-                suite=self.id,
-                area=Area.ACCURACY,
-                level=Level.SHOULD,
-                requirement=REQUIREMENT,
-                source=SOURCE,
-                since="0.1.0",
-                cluster=question.case,
-                inputs={
-                    "body": context.body([{"role": "user", "content": _content(question, form)}]),
-                    "stream": context.settings.stream,
-                    "answers": list(question.answers),
-                    "formula": question.formula,
-                    "dataset": question.dataset,
-                    "question_type": question.question_type,
-                    "stratum": question.question_type,
-                    "prompt_tokens": question.picture.tokens + len(question.text) // CHARACTERS_PER_TOKEN,
-                },
+            self.case(
+                question.case,
+                context,
+                context.body([{"role": "user", "content": _content(question, form)}]),
+                answers=list(question.answers),
+                formula=question.formula,
+                dataset=question.dataset,
+                question_type=question.question_type,
+                stratum=question.question_type,
+                prompt_tokens=question.picture.tokens + len(question.text) // CHARACTERS_PER_TOKEN,
             )
             for question in questions(context.dataset)
         ]

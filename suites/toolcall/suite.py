@@ -10,16 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Case, Evidence, Level, Outcome, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn, SuiteKind
+from kvv.model import Answered, Case, Evidence, Outcome, Stat, Verdict
+from kvv.suite import Context, Dataset, SingleTurn
 from kvv.suites.toolcall.expected import key_entries
 from kvv.suites.toolcall.k2vv import CONTENT_FIELDS, SAMPLING_FIELDS, Question, canonical, needs_k2_ids, questions, unsent_fields, with_k2_ids
 from kvv.suites.toolcall.schema import DEFAULT_DRAFT, Failure
 from kvv.suites.toolcall.scoring import score, tool_markers
-
-SOURCE = "https://github.com/MoonshotAI/K2-Vendor-Verifier"
-
-REQUIREMENT = "The model calls a tool when the official endpoint does, and every call names a declared tool with arguments that fit its schema."
 
 #: for limits and time-outs only
 BYTES_PER_TOKEN = 4
@@ -30,8 +26,8 @@ class ToolcallSuite(SingleTurn):
 
     id = "toolcall"
     title = "Tool calls (K2VV form)"
-    kind = SuiteKind.BENCHMARK
-    areas = (Area.ACCURACY,)
+    requirement = "The model calls a tool when the official endpoint does, and every call names a declared tool with arguments that fit its schema."
+    source = "https://github.com/MoonshotAI/K2-Vendor-Verifier"
     version = "1"
     judge_timeout_s = 10.0
     dataset = "toolcall"
@@ -44,24 +40,15 @@ class ToolcallSuite(SingleTurn):
         data = context.dataset.rows
         markers = list(tool_markers(context.profile.markers))
         return [
-            Case(
-                id=question.case,
-                suite=self.id,
-                area=Area.ACCURACY,
-                level=Level.SHOULD,
-                requirement=REQUIREMENT,
-                source=SOURCE,
-                since="0.1.0",
-                cluster=question.case,
-                inputs={
-                    "body": _body(question, data[question.rows[0]], context),
-                    "stream": context.settings.stream,
-                    "occurrences": len(question.rows),
-                    "prompt_tokens": len(canonical(question.content)) // BYTES_PER_TOKEN,
-                    "rows": [number + 1 for number in question.rows],
-                    "markers": markers,
-                    "stratum": "after calls" if _has_calls(question) else "fresh",
-                },
+            self.case(
+                question.case,
+                context,
+                _body(question, data[question.rows[0]], context),
+                occurrences=len(question.rows),
+                prompt_tokens=len(canonical(question.content)) // BYTES_PER_TOKEN,
+                rows=[number + 1 for number in question.rows],
+                markers=markers,
+                stratum="after calls" if _has_calls(question) else "fresh",
             )
             for question in questions(data)
         ]

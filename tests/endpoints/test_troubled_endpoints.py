@@ -68,6 +68,22 @@ def test_an_account_that_runs_dry_pauses_the_run_and_resume_completes_it(kvv_cli
     assert len(server.seen) - asked <= row["n_planned"] - row["n_concluded"] + 1
 
 
+@pytest.mark.parametrize("mended", [True, False], ids=["one-question-refused", "everything-refused"])
+def test_a_400_fails_a_question_only_where_others_are_answered(mended: bool, kvv_cli: Any, serve: Any) -> None:
+    """A gateway that has had enough says 400 to everything; a vendor that cannot do one question answers the rest."""
+
+    def answer(number: int, headers: dict[str, str], body: bytes) -> dict[str, Any]:
+        refuses = b"Reply with exactly" not in body and b"7^{2025}" in body if mended else number >= 20
+        return refusal(400, "invalid_request_error") if refuses else completion()
+
+    with serve(answer) as server:
+        ran = kvv_cli(*AIME, "--base-url", server.url)
+    found = outcomes(ran.folder)
+    wrong = [key for key, outcome in found.items() if outcome == "fail:valid-request-refused"]
+    open_ones = [key for key, outcome in found.items() if outcome == "inconclusive:control-not-answered"]
+    assert (len(wrong), len(open_ones)) == ((4, 0) if mended else (0, len(found) - 20 + 1))
+
+
 @pytest.mark.parametrize(
     ("end", "words"),
     [

@@ -15,7 +15,7 @@ from kvv.answer_key import canned
 from kvv.config import load_config
 from kvv.data import load
 from kvv.job import prepare
-from kvv.model import Ask, Case, Fragment, Outcome, Role, Verdict
+from kvv.model import Case, Fragment, Outcome, Role, Verdict
 from kvv.plan import cost_of, in_order
 from kvv.profile import Prices, load_profile
 from kvv.reference import ReferenceConfig, ReferenceServer
@@ -210,29 +210,6 @@ def test_a_rescored_run_has_the_same_verdicts(target: ReferenceServer, kvv_cli: 
     again = kvv_cli("score", ran.folder.name)
     assert "20 samples judged again, 0 verdicts changed" in again.said
     assert target.stats()["answers"] == asked_before["answers"]
-
-
-# --- a prompt that may not fit -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("room", "outcome"), [("fits", Outcome.FAIL), ("unknown", Outcome.INCONCLUSIVE), ("over", Outcome.INCONCLUSIVE)])
-def test_a_refusal_is_the_vendors_only_where_the_prompt_certainly_fits(room: str, outcome: Outcome) -> None:
-    from dataclasses import replace
-
-    from kvv.importers.recorded import unanswered
-    from kvv.model import Answered, ErrorBody, Observation, Shape
-
-    case = the_cases()[0]
-    assert case.inputs["room"] == "fits"
-    case = replace(case, inputs={**case.inputs, "room": room})
-    suite = BeamSuite()
-    step = suite.step(case, ())
-    assert isinstance(step, Ask)
-    record = unanswered(case, step.requests[0], reason="", detail="")
-    exchange = replace(record.exchange, status=400, fault=None)
-    refusal = Observation(shape=Shape.ERROR, error=ErrorBody(message="too long"))
-    done: Any = suite.step(case, [(Answered(request=step.requests[0], exchange=exchange, observation=refusal),)])
-    assert done.verdict.outcome is outcome
 
 
 # --- order and plan ----------------------------------------------------------------------------------
