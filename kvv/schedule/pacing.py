@@ -2,8 +2,9 @@
 
 Every lane goes through the same waves (gate, contract, benchmarks) and, within a wave, through the same seeded order. A lane begins its
 next work only while it is less than a window ahead of what the slowest other lane has concluded in this wave, and a wave only when no lane
-is in an earlier one. The window is as large as the largest number of requests that a lane may have in flight, and a few more: it
-spreads lanes by no more than what is under way anyway. A lane that has ended, or that asks whether its endpoint is still there, holds nobody.
+is in an earlier one. The window is as large as the largest number of requests that a lane may have in flight, and a few more: it spreads
+lanes by no more than what is under way anyway. A lane that has ended, that hangs, or that asks whether its endpoint is still there holds
+nobody.
 
 Counting what is concluded, not its place in the order, lets one long answer take one place of the window instead of stopping all lanes.
 """
@@ -16,6 +17,8 @@ from contextlib import contextmanager, suppress
 
 #: works by which a lane may be ahead beside those that are in flight
 SLACK = 8
+#: this many attempts in a row to which an endpoint said nothing at all (no refusal, no "slow down") make a lane that nobody waits for
+SILENT = 6
 #: seconds for which the others wait for a lane that has not reached its endpoint yet
 REACH_PATIENCE_S = 30.0
 #: before the first wave, and after the last
@@ -56,6 +59,7 @@ class Pace:
         self.concluded = 0
         self.away = False
         self.left = False
+        self._silent = 0
         self._turn = asyncio.Lock()
 
     async def enter(self, wave: int) -> None:
@@ -104,7 +108,15 @@ class Pace:
         try:
             yield
         finally:
-            self.away = False
+            self.away, self._silent = False, 0
+
+    def heard(self, *, silent: bool) -> None:
+        """An attempt ended, with an answer of any kind or in silence. A lane that hangs is waited for no more until it speaks again."""
+        before = self._silent >= SILENT
+        self._silent = self._silent + 1 if silent else 0
+        if before is not (self._silent >= SILENT):
+            self.away = not before
+            self._pacer.moved()
 
     def finish(self) -> None:
         """What comes after the last wave is nobody's concern."""

@@ -41,6 +41,8 @@ BACKOFF_S = 0.5
 #: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on purpose
 GRAVE = frozenset({"auth", "no-credit", "route"})
 GRAVE_TO_CONTRACT = GRAVE - {"route"}
+#: reasons of attempts to which nothing was said in the time allowed
+SILENCE = frozenset({"first-byte-timeout", "idle-timeout", "total-timeout"})
 #: a step machine that runs away is our bug
 MAX_STEPS = 2_000
 #: a control is as good as new for this long (DESIGN: an accepting sibling in the same minute)
@@ -285,6 +287,8 @@ class Scheduler:
 
     def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
         limiter = self._limiters[role]
+        if role is Role.TARGET:
+            self._pace.heard(silent=found.reason in SILENCE)
         if found.spoken:
             limiter.answered(received.exchange.timing.first_token_ms)
         elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():

@@ -127,17 +127,19 @@ def test_an_engine_is_judged_on_its_own_surface(kvv_cli: Any) -> None:
     assert "compared although they differ" in found.ran.out
 
 
-@pytest.mark.parametrize("dead", ["from the start", "on the way"])
+@pytest.mark.parametrize("dead", ["from the start", "on the way", "hangs"])
 def test_a_dead_side_holds_nobody_back(dead: str, kvv_cli: Any, serve: Any) -> None:
 
     def answer(number: int, headers: Any, asked: bytes) -> dict[str, Any]:
-        return {"status": 503, "body": b""} if number > 20 else {"body": WRONG}
+        if number > 20:
+            return {"body": WRONG, "hang": 30.0} if dead == "hangs" else {"status": 503, "body": b""}
+        return {"body": WRONG}
 
     with ExitStack() as stack:
         lives, too = endpoint(stack, accuracy=0.9, seed=3), endpoint(stack, accuracy=0.4, seed=5)
         gone = "http://127.0.0.1:9/v1" if dead == "from the start" else stack.enter_context(serve(answer)).url
         sides = [{"name": "lives", "base_url": lives.base_url}, {"name": "gone", "base_url": gone}, {"name": "too", "base_url": too.base_url}]
-        found = side_by_side(kvv_cli, sides, *AIME)
+        found = side_by_side(kvv_cli, sides, *AIME, "--first-byte-timeout", "0.5")
     assert found.ran.code == 3
     assert "gone stopped (" in found.ran.err
     assert f"kvv resume {found.runs['gone']}" in found.ran.err

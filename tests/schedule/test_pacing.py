@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kvv.schedule.pacing import SLACK, Pace, Pacer
+from kvv.schedule.pacing import SILENT, SLACK, Pace, Pacer
 
 LIMIT = 2
 WINDOW = SLACK + LIMIT
@@ -67,6 +67,30 @@ def test_a_lane_that_is_dead_or_looks_for_its_endpoint_holds_nobody(how: str) ->
             with slow.absent():
                 await settle()
         assert len(done) == WINDOW + 5
+        await task
+
+    asyncio.run(run())
+
+
+def test_a_lane_that_hangs_holds_nobody_until_it_speaks_and_one_that_is_told_to_slow_down_is_waited_for() -> None:
+    async def run() -> None:
+        fast, slow = lanes(2)
+        fast.wave = slow.wave = 0
+        done: list[int] = []
+        task = asyncio.create_task(race(fast, 3 * WINDOW, done))
+        for silent in (*[True] * (SILENT - 1), False, *[True] * (SILENT - 1)):  # one answer, or one 429, between
+            slow.heard(silent=silent)
+            await settle()
+            assert len(done) == WINDOW
+        slow.heard(silent=True)
+        await settle()
+        assert len(done) == 3 * WINDOW
+        slow.heard(silent=True)
+        slow.heard(silent=False)
+        late = asyncio.create_task(race(fast, 1, done))
+        await settle()
+        assert len(done) == 3 * WINDOW
+        late.cancel()
         await task
 
     asyncio.run(run())
