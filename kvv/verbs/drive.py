@@ -151,9 +151,9 @@ def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; continue with: {continuation(folder)}") from None
     if ending.stop:
-        tell(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
+        announce(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
     elif stopped := next((other.stop for other in others if other.stop and other.stop.reason != TARGET_ENDED), None):
-        tell(f"the reference endpoint stopped ({stopped.reason}: {stopped.sentence}); continue with: {continuation(folder)}")
+        announce(f"the reference endpoint stopped ({stopped.reason}: {stopped.sentence}); continue with: {continuation(folder)}")
     return code
 
 
@@ -200,7 +200,7 @@ def continuation(folder: Path) -> str:
     return f"kvv resume {shlex.quote(str(folder))}"
 
 
-def tell(text: str) -> None:
+def announce(text: str) -> None:
     """Said even under -q: without it the user does not know what to do next."""
     print(plain(f"kvv: {text}", 1_000), file=sys.stderr, flush=True)
 

@@ -36,7 +36,7 @@ from kvv.sides import ANSWER_TEXT, answer_text, side_of
 from kvv.store import Store, WriteError
 from kvv.vendors import Vendor
 from kvv.verbs.documents import put, write
-from kvv.verbs.drive import begin, continuation, executed, progress_for, tell
+from kvv.verbs.drive import announce, begin, continuation, executed, progress_for
 from kvv.verbs.plan import plan_tables
 
 #: the comparison's files
@@ -102,9 +102,9 @@ def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
         raise KeyboardInterrupt(f"interrupted; continue with: {_continued(sides)}") from None
     for side, ending in zip(sides, endings, strict=True):
         if ending.stop:
-            tell(f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with: {continuation(side.folder)}")
+            announce(f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with: {continuation(side.folder)}")
     if any(ending.stop for ending in endings):
-        tell(f"compare them again with: kvv compare {' '.join(shlex.quote(str(side.folder)) for side in sides)} --allow-different all")
+        announce(f"compare them again with: kvv compare {' '.join(shlex.quote(str(side.folder)) for side in sides)} --allow-different all")
     return exit_code(endings, views)
 
 
