@@ -63,6 +63,15 @@ def record_ending(store: Store, ending: Ending) -> None:
 
 
 def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
+    view = write_files(store, folder)
+    say(config, view, folder)
+    if config.as_reference:
+        write_as_reference(Path(config.as_reference), store, view)
+    return view.run.exit_code
+
+
+def write_files(store: Store, folder: Path) -> RunView:
+    """What every run's folder holds, made from the store alone; prints nothing."""
     view = build_view(store)
     try:
         for name, render in FILES.items():
@@ -71,10 +80,7 @@ def write_reports(config: RunConfig, store: Store, folder: Path) -> int:
     except OSError as error:
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
         raise (WriteError(wrong) if error.errno in DISK_ERRORS else ConfigError(f"--out: {wrong}")) from error
-    say(config, view, folder)
-    if config.as_reference:
-        write_as_reference(Path(config.as_reference), store, view)
-    return view.run.exit_code
+    return view
 
 
 def write_suite_files(store: Store, folder: Path) -> None:

@@ -69,12 +69,7 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
     Verdicts may come in any order. A sample never judged before one that was (a run cut short) is null. A refused
     request and a failed one are null alike: neither says what the model would do.
     """
-    samples: dict[tuple[str, str], dict[int, Mapping[str, float] | None]] = {}
-    for case, verdict in verdicts:
-        if verdict.outcome is Outcome.SKIP:
-            continue
-        usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
-        samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
+    samples = per_case(verdicts)
     head: dict[str, Any] = {"kvv_reference": FORMAT, "model": header.model, "run_id": header.run_id, "created": header.created}
     head |= {"source": header.source, "source_sha256": header.source_sha256, "data_sha256": dict(header.data_sha256)}
     if header.asked:
@@ -82,8 +77,19 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
     with path.open("w", encoding="utf-8", newline="\n") as out:
         out.write(_line(head))
         for (suite, case_id), found in sorted(samples.items()):
-            out.write(_line({"suite": suite, "case": case_id, "samples": [found.get(k) for k in range(max(found) + 1)]}))
+            out.write(_line({"suite": suite, "case": case_id, "samples": found}))
     return len(samples)
+
+
+def per_case(verdicts: Iterable[tuple[Case, Verdict]]) -> dict[tuple[str, str], list[Mapping[str, float] | None]]:
+    """(suite, case id) -> the values of its samples, each in its place."""
+    samples: dict[tuple[str, str], dict[int, Mapping[str, float] | None]] = {}
+    for case, verdict in verdicts:
+        if verdict.outcome is Outcome.SKIP:
+            continue
+        usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
+        samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
+    return {key: [found.get(k) for k in range(max(found) + 1)] for key, found in samples.items()}
 
 
 def _line(value: Mapping[str, Any]) -> str:
