@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kvv import __version__
-from kvv.options import Parser, add_output_options, add_run_options
+from kvv.options import Parser, add_output_options, add_run_options, add_vendors_options
 from kvv.options_compared import add_compared_verbs
 from kvv.usage import ConfigError
 
@@ -35,11 +35,15 @@ def build_parser() -> Parser:
     plan = verbs.add_parser("plan", help="what a run would ask and cost; sends nothing")
     add_run_options(plan)
 
+    vendors = verbs.add_parser("vendors", help="several endpoints, providers or layers side by side, at the same time and under one budget")
+    add_vendors_options(vendors)
+
     resume = verbs.add_parser("resume", help="continue a run")
     _add_run(resume)
     for name, kind in (("--deadline", float), ("--max-cost", float), ("--max-requests", int), ("--max-tokens-total", int)):
         resume.add_argument(name, type=kind, help="replaces the run's own bound")
     resume.add_argument("--base-url", metavar="URL", help="the same endpoint at another address")
+    resume.add_argument("--reference-base-url", metavar="URL", help="the same official endpoint at another address")
     add_output_options(resume)
     score = verbs.add_parser("score", help="judge a stored run again, offline, and show what changed")
     _add_run(score)
@@ -140,6 +144,10 @@ def _verb(name: str) -> Verb:
             from kvv.verbs import compare
 
             chosen = compare.compare
+        case "vendors":
+            from kvv.verbs import vendors
+
+            chosen = vendors.vendors
         case "gate" | "baseline":
             from kvv.verbs import gate
 
@@ -223,9 +231,10 @@ def _without_secrets(text: str, arguments: argparse.Namespace) -> str:
     """Our own error text, without the keys that this command line names."""
     from kvv.redact import Redactor
 
-    named = [getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env")]
+    named = [getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env", "reference_api_key_env")]
     headers = [pair.partition("=")[2] for pair in getattr(arguments, "header_env", None) or []]
-    names = [*(name for name in named if name), *headers, "KVV_API_KEY", "KVV_JUDGE_API_KEY"]
+    names = [*(name for name in named if name), *headers, *getattr(arguments, "key_names", ())]
+    names += ["KVV_API_KEY", "KVV_JUDGE_API_KEY", "KVV_REFERENCE_API_KEY"]
     return Redactor([os.environ.get(name) for name in names]).text(text)
 
 

@@ -26,6 +26,9 @@ from kvv.usage import text_problem
 CONFIG_FILE = "kvv.toml"
 ENVIRONMENT = {"base_url": "KVV_BASE_URL", "model": "KVV_MODEL"}
 
+#: the name of no variable: an endpoint of `kvv vendors` that names none must not get the key of another
+NO_KEY = "KVV_NO_KEY"
+
 #: a run whose plan passes either bound wants --yes or --max-cost
 COST_GUARD_USD = 20.0
 TOKEN_GUARD = 50_000_000
@@ -205,6 +208,9 @@ class RunConfig(BaseModel):
     reference: tuple[str, ...] = ()
     as_reference: str | None = None
     early_stop: bool = False
+    reference_base_url: str | None = None
+    reference_model: str | None = None
+    reference_api_key_env: VariableName = "KVV_REFERENCE_API_KEY"
     seed: Annotated[int, Field(ge=0)] = 0
     shard: Annotated[str, AfterValidator(_shard)] | None = None
 
@@ -228,6 +234,9 @@ class RunConfig(BaseModel):
     price_in: Money | None = None
     price_cached: Money | None = None
     price_out: Money | None = None
+    reference_price_in: Money | None = None
+    reference_price_cached: Money | None = None
+    reference_price_out: Money | None = None
     yes: bool = False
 
     out: str = "reports"
@@ -289,6 +298,7 @@ def _validated(values: Mapping[str, Any], origin: Mapping[str, str]) -> RunConfi
         raise ConfigError(f"{_spelled(name, origin)}: {message}") from None
     _check_url("base_url", config.base_url, origin)
     _check_url("judge_base_url", config.judge_base_url, origin)
+    _check_url("reference_base_url", config.reference_base_url, origin)
     return config
 
 
@@ -337,7 +347,7 @@ def _host_can_be_asked(host: str) -> bool:
 def read_key(name: str, *, required: bool, environ: Mapping[str, str] | None = None) -> str | None:
     """The secret in the environment variable ``name``; a header value must be printable ASCII without line breaks."""
     environ = os.environ if environ is None else environ
-    value = environ.get(name, "").strip()
+    value = "" if name == NO_KEY else environ.get(name, "").strip()
     if not value:
         if required:
             raise ConfigError(f"the environment variable {name} is not set")

@@ -18,7 +18,7 @@ from kvv.looks import LookPlan, begun, look_of, obstacles, plan_looks
 from kvv.model import Case, Outcome, ReferenceValue, Stat
 from kvv.plan import PlannedSuite, in_order, longest_first
 from kvv.record import policy_of, recorded_suites, suite_runs
-from kvv.runview import PlannedVerdicts, upstreams_of
+from kvv.runview import PlannedVerdicts, mixed_suites
 from kvv.schedule.stages import Lane, Stages
 from kvv.schedule.work import Work
 from kvv.store import Store
@@ -128,7 +128,7 @@ def decide_stored(path: Path, suite_id: str, look: Look, expected: int) -> LookD
         evidence = Evidence(
             references={suite_id: recorded.context.references},
             published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
-            upstreams=max(1, len(upstreams_of(store))),
+            mixed=mixed_suites(store.answered_by(), meta),
             looks={suite_id: look},
         )
         return decide_look(recorded.suite.metrics(pairs, recorded.context), collector, evidence, np.random.default_rng(meta["seed"]))

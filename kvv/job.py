@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -56,8 +56,12 @@ class Job:
         return self.plan.prices
 
 
-def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
-    """Everything up to the plan. Raises ConfigError with one line."""
+#: reads a data set, as kvv.data.load does
+Loader = Callable[..., Dataset]
+
+
+def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader = load_data) -> Job:
+    """Everything up to the plan. Raises ConfigError with one line. ``load``: endpoints that are asked the same share what was read."""
     in_process = config.base_url is None
     if config.as_reference and (Path(config.as_reference).is_dir() or not Path(config.as_reference).absolute().parent.is_dir()):
         raise ConfigError(f"--as-reference: {config.as_reference} is no file that can be written")
@@ -71,7 +75,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False) -> Job:
     sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config) or _other_tier(suite, config, profile, named=named)
-        dataset = None if missing else _dataset(suite, config, profile, named=named, in_process=in_process)
+        dataset = None if missing else _dataset(suite, config, profile, load, named=named, in_process=in_process)
         if isinstance(dataset, Skipped):
             skipped.append(dataset)
         elif missing:
@@ -121,15 +125,16 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
     )
 
 
-def guard(job: Job) -> None:
-    """A run that may cost much wants the user's word first."""
-    plan, config = job.plan, job.config
-    if config.max_cost is not None and plan.prices is None and not job.in_process and not config.loopback:
-        raise ConfigError(f"--max-cost: no price of {job.model} is known, so that the bound could not be kept; name --price-in and --price-out")
-    tokens = plan.prompt_tokens + plan.completion_tokens
-    if config.yes or config.max_cost is not None or job.in_process:
+def guard(*jobs: Job, prices: str = "--price-in and --price-out") -> None:
+    """What may cost much, all endpoints together, wants the user's word first; ``prices`` says how a price is named."""
+    config = jobs[0].config
+    unpriced = next((job for job in jobs if job.plan.prices is None and not job.in_process and not job.config.loopback), None)
+    if config.max_cost is not None and unpriced is not None:
+        raise ConfigError(f"--max-cost: no price of {unpriced.model} is known, so that the bound could not be kept; name {prices}")
+    if config.yes or config.max_cost is not None or all(job.in_process for job in jobs):
         return
-    cost = (plan.cost or 0.0) + (plan.judge_cost or 0.0)
+    tokens = sum(job.plan.prompt_tokens + job.plan.completion_tokens for job in jobs)
+    cost = sum((job.plan.cost or 0.0) + (job.plan.judge_cost or 0.0) for job in jobs)
     if cost > COST_GUARD_USD:
         raise ConfigError(f"this run may cost about ${cost:,.0f}: say --yes, or set a bound with --max-cost")
     if tokens > TOKEN_GUARD:
@@ -268,7 +273,7 @@ def _other_tier(suite: Suite, config: RunConfig, profile: Profile, *, named: boo
     return f"not in the tier {tier_of(config)}, only where it is named"
 
 
-def _dataset(suite: Suite, config: RunConfig, profile: Profile, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
+def _dataset(suite: Suite, config: RunConfig, profile: Profile, load: Loader, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
     """The suite's rows: a file the user named, the shipped fixtures, or the pinned public data set in the tier's variant."""
     path = config.data.get(suite.id)
     if suite.dataset is None or (suite.dataset_optional and path is None):
@@ -280,7 +285,7 @@ def _dataset(suite: Suite, config: RunConfig, profile: Profile, *, named: bool, 
     except ValueError as error:
         raise ConfigError(f"--variant: {error}") from error
     try:
-        return load_data(suite.dataset, path=None if fixture else path, fixture=fixture, variant=variant)
+        return load(suite.dataset, path=None if fixture else path, fixture=fixture, variant=variant)
     except DataError as error:
         if named or path is not None:
             raise ConfigError(f"--data {suite.id}: {error}") from error
@@ -308,7 +313,7 @@ def _planned(
         tier=config.tier or "smoke",
         preset=config.preset or "",
         dataset=dataset,
-        references=_references(suite, references, dataset),
+        references=_references(suite, references, dataset, beside=bool(config.reference_base_url)),
         seed=config.seed,
         other_model=config.other_model or "",
         keyed=bool(config.base_url and not config.header_env and read_key(config.api_key_env, required=False)),
@@ -353,12 +358,12 @@ def _tokenizer(path: str | None) -> Tokenizer | None:
         raise ConfigError(f"--tokenizer: needs the package {error.name} (pip install {error.name})") from None
 
 
-def _references(suite: Suite, references: Mapping[str, ReferenceFile], dataset: Dataset | None) -> Sequence[ReferenceRun]:
-    """The runs of --reference; on shipped data without one, the official results that ship with it."""
+def _references(suite: Suite, references: Mapping[str, ReferenceFile], dataset: Dataset | None, *, beside: bool) -> Sequence[ReferenceRun]:
+    """The runs of --reference; on shipped data without one, the official results that ship with it. ``beside``: the official endpoint is asked."""
     if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
         return ()
     runs = [found.runs[suite.id] for found in references.values() if suite.id in found.runs]
-    if runs or not dataset.fixture:
+    if runs or beside or not dataset.fixture:
         return runs
     with as_file(files("kvv.fixtures").joinpath("references", "fixture", f"{suite.id}.jsonl")) as path:
         shipped = _reference_file(path).runs.get(suite.id) if path.is_file() else None

@@ -94,6 +94,8 @@ def check_early_stop(config: RunConfig, policy: Policy, plan: Plan) -> None:
         raise ConfigError("--early-stop: cannot stand beside --shard, a look is at the whole suite")
     if config.base_url is None:
         raise ConfigError("--early-stop: needs --base-url, our own endpoint's count is compared with every answer")
+    if config.reference_base_url is not None:
+        raise ConfigError("--early-stop: cannot stand beside --reference-base-url, whose answers are whole only at the end; take --reference FILE")
     if policy.looks < 2:
         raise ConfigError(f"--early-stop: the policy {policy.name} plans no looks (looks = 5 in a policy file plans five)")
     found = obstacles(plan, policy)

@@ -49,6 +49,18 @@ def add_endpoint_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--provider", metavar="NAME", help="pin one provider behind a gateway")
     group.add_argument("--extra-body", metavar="JSON|@FILE", help="fields added to every request body")
     group.add_argument("--other-model", metavar="NAME", help="another model on the same gateway, to see that extensions do not leak to it")
+    add_judge_options(parser)
+    group = parser.add_argument_group("the official endpoint beside it")
+    group.add_argument("--reference-base-url", metavar="URL", help="the official endpoint: the benchmarks are asked there too, at the same time")
+    group.add_argument("--reference-model", metavar="NAME", help="the model's name there (default: as --model)")
+    group.add_argument("--reference-api-key-env", metavar="NAME", help="variable that holds the key for it (default: KVV_REFERENCE_API_KEY)")
+    group.add_argument("--reference-price-in", type=float, metavar="USD", help="per million prompt tokens there")
+    group.add_argument("--reference-price-cached", type=float, metavar="USD")
+    group.add_argument("--reference-price-out", type=float, metavar="USD")
+
+
+def add_judge_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("judge")
     group.add_argument("--judge-base-url", metavar="URL", help="the judge's endpoint")
     group.add_argument("--judge-model", metavar="NAME", help="the judge's model")
     group.add_argument("--second-judge-model", metavar="NAME", help="another model there, which judges the same answers: their agreement is reported")
@@ -120,6 +132,18 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Everything `run`, `check` and `plan` take."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
     add_endpoint_options(parser)
+    add_choice_options(parser)
+    add_sampling_options(parser)
+    add_limit_options(parser)
+    add_output_options(parser)
+
+
+def add_vendors_options(parser: argparse.ArgumentParser) -> None:
+    """What is the same for all sides; what differs stands in the file."""
+    parser.add_argument("file", metavar="FILE", help="a TOML file with a [[vendor]] table for each side: name, base_url, model, api_key_env, ...")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
+    parser.add_argument("--model", metavar="NAME", help="the model's name at every side whose table has none")
+    add_judge_options(parser)
     add_choice_options(parser)
     add_sampling_options(parser)
     add_limit_options(parser)

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from kvv.config import RunConfig
+from kvv.config import NO_KEY, RunConfig
 from kvv.job import Job, control_request
 from kvv.model import Identity, Request, Role
 from kvv.outcome import Assessment, Standing, assess
@@ -100,6 +100,8 @@ async def _hint(job: Job, base_url: str, transport: Transport, reason: str, mode
 
 def key_hint(config: RunConfig, *, has_key: bool) -> str:
     name = config.api_key_env
+    if name == NO_KEY:
+        return "it wants a key, and no variable is named for it"
     return f"look at the key in the environment variable {name}" if has_key else f"it wants a key, and the environment variable {name} is not set"
 
 

@@ -348,9 +348,12 @@ class Reader:
         """What the body names wins over a header: a gateway's own name stands in headers."""
         provider = self._decoder.provider
         if provider is None:
-            provider = next((v for k, v in self._headers if "provider" in k and "deploy" not in k), None)
+            provider = next((v for k, v in self._headers if _PROVIDER_HEADER.search(k)), None)
         return Upstream(provider=provider, system_fingerprint=self._decoder.system_fingerprint, model=observation.model)
 
+
+#: x-provider, x-inference-provider, x-openrouter-provider, x-provider-name: no header of a provider's deploys, requests or latencies
+_PROVIDER_HEADER = re.compile(r"(?:^|[-_])provider(?:[-_]name)?$")
 
 #: rules that miss something at a stream's very end
 END_RULES = frozenset({"stream/done", "usage/tail-frame", "usage/missing"})

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, ValidationError
 
+from kvv.beside import Beside
 from kvv.gate import SuiteRun
 from kvv.job import Job
 from kvv.model import Surface
@@ -109,6 +110,7 @@ class _RunRecord(BaseModel):
     skipped: list[_SkippedRecord]
     stop: dict[str, str] | None = None
     server_counts: dict[str, Any] | None = None
+    beside: Beside | None = None
 
 
 def check_meta(store: Store) -> dict[str, Any]:

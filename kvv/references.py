@@ -82,12 +82,7 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
     request and a failed one are null alike: neither says what the model would do. The file is there whole or not at all; ReferenceError
     where no sample has a value, OSError where it cannot be written.
     """
-    samples: dict[tuple[str, str], dict[int, Mapping[str, float] | None]] = {}
-    for case, verdict in verdicts:
-        if verdict.outcome is Outcome.SKIP:
-            continue
-        usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
-        samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
+    samples = per_case(verdicts)
     written = _written(samples)
     if not any(suite.usable for suite in written):
         raise ReferenceError(f"{path} was not written: no benchmark sample was concluded, and a reference of nothing says nothing")
@@ -100,18 +95,18 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
         with unnamed.open("w", encoding="utf-8", newline="\n") as out:
             out.write(_line(head))
             for (suite, case_id), found in sorted(samples.items()):
-                out.write(_line({"suite": suite, "case": case_id, "samples": [found.get(k) for k in range(max(found) + 1)]}))
+                out.write(_line({"suite": suite, "case": case_id, "samples": found}))
         os.replace(unnamed, path)
     finally:
         unnamed.unlink(missing_ok=True)
     return written
 
 
-def _written(samples: Mapping[tuple[str, str], Mapping[int, Mapping[str, float] | None]]) -> list[Written]:
+def _written(samples: Mapping[tuple[str, str], Sequence[Mapping[str, float] | None]]) -> list[Written]:
     found = []
     for name in dict.fromkeys(suite for suite, _ in samples):
         cases = [judged for (suite, _), judged in samples.items() if suite == name]
-        values = [value for judged in cases for value in judged.values()]
+        values = [value for judged in cases for value in judged]
         found.append(Written(suite=name, cases=len(cases), samples=len(values), usable=sum(value is not None for value in values)))
     return found
 
@@ -128,6 +123,17 @@ def check_writable(path: Path) -> None:
 
 def _unnamed(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
+
+
+def per_case(verdicts: Iterable[tuple[Case, Verdict]]) -> dict[tuple[str, str], list[Mapping[str, float] | None]]:
+    """(suite, case id) -> the values of its samples, each in its place."""
+    samples: dict[tuple[str, str], dict[int, Mapping[str, float] | None]] = {}
+    for case, verdict in verdicts:
+        if verdict.outcome is Outcome.SKIP:
+            continue
+        usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
+        samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
+    return {key: [found.get(k) for k in range(max(found) + 1)] for key, found in samples.items()}
 
 
 def _line(value: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ class RegatedStore(Store):
             for entry in meta["suites"]
         ]
         policy = {"policy": self._policy.model_dump(mode="json"), "policy_sha256": self._policy.sha256}
-        return {**meta, **policy, "suites": suites, "server_counts": None}
+        return {**meta, **policy, "suites": suites, "server_counts": None, "beside": None}
 
 
 def regated_view(path: Path, policy: Policy, references: Mapping[str, Sequence[ReferenceRun]]) -> RunView:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Protocol, Self
 
 from kvv.adapters import OWN
-from kvv.config import ConfigError, RunConfig, read_key
+from kvv.config import ConfigError, read_key
 from kvv.earlystop import EarlyStop
 from kvv.job import Job, control_request, generator_for
 from kvv.model import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
@@ -23,8 +21,9 @@ from kvv.plan import PlannedSuite, in_order
 from kvv.reading import Limits, Received
 from kvv.redact import Redactor
 from kvv.sandbox import Sandbox, named
-from kvv.schedule.budget import Bounds, Budget
+from kvv.schedule.budget import Budget
 from kvv.schedule.limits import Limiter
+from kvv.schedule.pacing import Pace
 from kvv.schedule.scheduler import Scheduler
 from kvv.schedule.stages import Source
 from kvv.schedule.work import Stop, Work
@@ -39,15 +38,20 @@ NOT_TRIED_AGAIN = frozenset(
 )
 #: how many inconclusive samples the end wave asks again at most
 END_WAVE = 2_000
+#: why a reference lane stops with the lane that it stands beside
+TARGET_ENDED = "target-ended"
 
 
-class Progress(Protocol):
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+class LaneProgress(Protocol):
     def resumed(self, suite: str, outcome: Outcome) -> None: ...
     def concluded(self, case: Case, verdict: Verdict) -> None: ...
     def exchanged(self, received: Received, limit: int) -> None: ...
     def note(self, text: str) -> None: ...
+
+
+class Progress(LaneProgress, Protocol):
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
 ProgressFactory = Callable[[Mapping[str, int], Budget], Progress]
@@ -75,30 +79,34 @@ def endpoints(job: Job, base_url: str) -> dict[Role, Endpoint]:
     return found
 
 
-def check_endpoints(job: Job) -> None:
-    """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written."""
+def check_endpoints(job: Job, lane: str = "") -> None:
+    """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written. ``lane``: "reference"."""
     for found in endpoints(job, job.config.base_url or "http://127.0.0.1").values():
         try:
             Transport({found.role: found}, redactor=Redactor(), limits=Limits())
         except EndpointError as error:
-            raise ConfigError(f"--{'judge-' if found.role is Role.JUDGE else ''}base-url or its key: {error}") from error
+            raise ConfigError(f"--{'judge-' if found.role is Role.JUDGE else lane and f'{lane}-'}base-url or its key: {error}") from error
 
 
 def redactor_for(found: Mapping[Role, Endpoint]) -> Redactor:
     return Redactor([secret for endpoint in found.values() for secret in (endpoint.key, *endpoint.headers.values()) if secret])
 
 
-def execute(job: Job, store: Store, base_url: str, progress: ProgressFactory, *, resumed: bool = False) -> Ending:
-    """Run everything that has no verdict yet. Blocks until done, stopped or interrupted; the store stays open."""
-    runner = _Runner(job, store, base_url, resumed=resumed)
-    try:
-        return asyncio.run(runner.run(progress))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        store.put_event("stop", {"reason": "interrupted", "sentence": "aborted by a second signal"})
-        return Ending(stop=Stop(reason="interrupted", sentence="aborted by a second signal"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the lanes of a run have in common, and this lane's part of it."""
+
+    workers: Workers
+    budget: Budget
+    pace: Pace
+    limiter: Limiter
+    judge: Limiter
+    progress: LaneProgress
 
 
-class _Runner:
+class Runner:
+    """One endpoint's way through the plan. ``followers`` have nothing to do without it: they end when its benchmarks do not start."""
+
     def __init__(self, job: Job, store: Store, base_url: str, *, resumed: bool) -> None:
         self._job = job
         self._store = store
@@ -109,13 +117,16 @@ class _Runner:
         self._earlier = store.outcomes() if resumed else {}
         self._planned = {planned.suite.id: planned for planned in job.plan.suites}
         self._early = EarlyStop(job, store, self.note)
+        self._scheduler: Scheduler | None = None
+        self._halted: tuple[str, str] | None = None
+        self.followers: list[Runner] = []
+        #: whether the endpoint was there at the start
+        self.reached = False
 
-    async def run(self, progress: ProgressFactory) -> Ending:
+    async def run(self, shared: Shared) -> Ending:
         config = self._job.config
-        budget = Budget(bounds=_bounds(config), prices=self._job.prices, judge_prices=self._job.plan.judge_prices)
-        if self._resumed:
-            _count_earlier(budget, self._store)
-        limiters = {role: Limiter(fixed=config.concurrency, max_tokens=config.max_inflight_tokens) for role in self._endpoints}
+        self._progress = shared.progress
+        self._pace = shared.pace
         transport = Transport(
             self._endpoints,
             redactor=redactor_for(self._endpoints),
@@ -124,28 +135,41 @@ class _Runner:
             idle_timeout=config.idle_timeout,
             limits=Limits(),
         )
-        with progress({suite: planned.n for suite, planned in self._planned.items()}, budget) as self._progress:
-            async with transport, Workers() as workers:
-                sandbox = _sandbox(self._job)
-                scheduler = Scheduler(
-                    transport=transport,
-                    store=self._store,
-                    workers=workers,
-                    limiters=limiters,
-                    budget=budget,
-                    profile=self._job.profile,
-                    control=control_request(self._job),
-                    observer=self,
-                    moonshot_stream=self._job.policy.moonshot_stream,
-                    seed=config.seed,
-                    sandbox=sandbox,
-                )
-                try:
-                    with _signals(scheduler):
-                        return await self._waves(scheduler)
-                finally:
-                    if sandbox is not None:
-                        await sandbox.close()
+        async with transport:
+            sandbox = _sandbox(self._job)
+            self._scheduler = scheduler = Scheduler(
+                transport=transport,
+                store=self._store,
+                workers=shared.workers,
+                limiters={Role.TARGET: shared.limiter, Role.JUDGE: shared.judge},
+                budget=shared.budget,
+                profile=self._job.profile,
+                control=control_request(self._job),
+                observer=self,
+                pace=self._pace,
+                moonshot_stream=self._job.policy.moonshot_stream,
+                seed=config.seed,
+                sandbox=sandbox,
+            )
+            if self._halted:
+                scheduler.halt(*self._halted)
+            try:
+                return await self._waves(scheduler)
+            finally:
+                self._pace.leave()
+                if sandbox is not None:
+                    await sandbox.close()
+
+    def halt(self, reason: str, sentence: str) -> None:
+        """As the scheduler's, also before there is one."""
+        if self._scheduler is None:
+            self._halted = self._halted or (reason, sentence)
+        else:
+            self._scheduler.halt(reason, sentence)
+
+    @property
+    def stop(self) -> Stop:
+        return self._scheduler.stop if self._scheduler is not None else Stop()
 
     async def _waves(self, scheduler: Scheduler) -> Ending:
         found = await scheduler.reach()
@@ -153,13 +177,18 @@ class _Runner:
         if judge is not None and not scheduler.stop:
             found = await scheduler.reach_judge(judge)
         ending = Ending(configuration=found.standing in (Standing.CONFIGURATION, Standing.REFUSED))
+        self.reached = not scheduler.stop
         if not scheduler.stop:
-            for kind in (SuiteKind.GATE, SuiteKind.CONTRACT, SuiteKind.BENCHMARK):
+            for wave, kind in enumerate((SuiteKind.GATE, SuiteKind.CONTRACT, SuiteKind.BENCHMARK)):
                 if kind is SuiteKind.BENCHMARK and self._gate_failed and not self._job.config.force:
                     ending.blocked = any(planned.suite.kind is SuiteKind.BENCHMARK for planned in self._planned.values())
                     self._store.put_event("gate-failed", {})
+                    for follower in self.followers:
+                        follower.halt(TARGET_ENDED, "the parameter gate of the endpoint under test failed, its benchmarks did not start")
                     break
+                await self._pace.enter(wave)
                 await scheduler.run(self._works(kind))
+            self._pace.finish()
             await self._end_wave(scheduler)
         ending.stop = scheduler.stop
         return ending
@@ -193,6 +222,7 @@ class _Runner:
             if outcome is not None and outcome not in (Outcome.INCONCLUSIVE, Outcome.ERROR):
                 self._note_gate(item, case, outcome)
                 self._progress.resumed(item.suite.id, outcome)
+                self._pace.skip()
                 continue
             yield self._work(item, case, judged=outcome is not None)
 
@@ -247,21 +277,6 @@ def _sandbox(job: Job) -> Sandbox | None:
     return WithHarness(named(job.sandbox))
 
 
-def _bounds(config: RunConfig) -> Bounds:
-    return Bounds(requests=config.max_requests, tokens=config.max_tokens_total, cost=config.max_cost, deadline_s=config.deadline)
-
-
-def _count_earlier(budget: Budget, store: Store) -> None:
-    """Money and tokens of the earlier part of a resumed run count against the same bounds."""
-    traffic = store.traffic()
-    spent = budget.spent
-    spent.requests = traffic["attempts"]
-    spent.prompt_tokens = traffic["prompt_tokens"]
-    spent.cached_tokens = traffic["cached_tokens"]
-    spent.completion_tokens = traffic["completion_tokens"]
-    spent.cost = traffic["cost"] or 0.0
-
-
 def _conclusive(suite: Suite, case: Case, history: Sequence[tuple[Answered, ...]]) -> Iterator[tuple[Answered, ...]]:
     """The leading steps that are whole and whose every reply was an answer or a refusal; what broke off is asked again."""
     for number, replies in enumerate(history):
@@ -270,30 +285,6 @@ def _conclusive(suite: Suite, case: Case, history: Sequence[tuple[Answered, ...]
         if not whole or not all(assess(reply.exchange, reply.observation).spoken for reply in replies):
             return
         yield replies
-
-
-@contextlib.contextmanager
-def _signals(scheduler: Scheduler) -> Iterator[None]:
-    """Ctrl-C or SIGTERM once: start nothing more and drain; twice: abort. Handlers exist on the main thread only."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        if scheduler.stop.reason == "interrupted" and task is not None:
-            loop.call_soon_threadsafe(task.cancel)
-        else:
-            loop.call_soon_threadsafe(scheduler.halt, "interrupted", "interrupted: no more requests were started")
-
-    names = [signal.SIGINT, signal.SIGTERM]
-    before = {name: signal.signal(name, interrupted) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
 
 
 def reference_target(job: Job) -> AbstractContextManager[tuple[str, Callable[[], Mapping[str, object]] | None]]:

@@ -76,7 +76,7 @@ def create_folder(out: str, vendor: str, model: str) -> Path:
 def write_config(folder: Path, config: RunConfig) -> None:
     """run.toml: every option that is no default, URLs without user info or query values. It makes the folder a run: written last."""
     table = config.model_dump(mode="json", exclude_defaults=True)
-    for name in ("base_url", "judge_base_url"):
+    for name in ("base_url", "judge_base_url", "reference_base_url"):
         if table.get(name):
             table[name] = redact_url(table[name])
     text = "# options of this run that are no defaults; secrets are never written\n" + tomli_w.dumps(_without_none(table))

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kvv import upstreams
+from kvv.beside import Beside
 from kvv.contract.crashes import CrashRate
 from kvv.curl import curl_line
 from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
@@ -21,6 +23,7 @@ from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
 from kvv.store import Store, StoredExchange
 from kvv.suite import SuiteKind, load_suite
+from kvv.upstreams import AnsweredBy
 
 #: how many failed samples are shown with request and answer, over all suites
 SHOWN_WITH_BYTES = 60
@@ -103,8 +106,8 @@ def build_view(store: Store) -> RunView:
         stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)
     timing = timing_of(_fed(latency, _answers(store)))
-    upstreams = upstreams_of(store)
-    evidence = _evidence(store, meta, every, stats, upstreams)
+    answered_by = store.answered_by()
+    evidence = _evidence(store, meta, every, stats, answered_by)
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
     return RunView(
         run=RunFacts(
@@ -118,7 +121,13 @@ def build_view(store: Store) -> RunView:
             preset=meta["preset"],
             tier=meta["tier"],
         ),
-        endpoint=Endpoint(base_url=meta["base_url"], model=meta["model"], vendor=meta["vendor"], upstreams=upstreams),
+        endpoint=Endpoint(
+            base_url=meta["base_url"],
+            model=meta["model"],
+            vendor=meta["vendor"],
+            upstreams=upstreams.named(answered_by),
+            fingerprints=upstreams.fingerprints(answered_by),
+        ),
         profile=meta["profile"],
         surface=meta["surface"],
         # as it was hashed when the run began: a field that a later version adds must not change an old report
@@ -143,20 +152,31 @@ def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, A
     )
 
 
-def _evidence(store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], upstreams: Mapping[str, int]) -> Evidence:
+def _evidence(
+    store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], answered_by: Sequence[AnsweredBy]
+) -> Evidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
+    beside = Beside.of(meta)
     return Evidence(
         stats=stats,
         findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
         references={recorded.suite.id: recorded.context.references for recorded in every},
+        interleaved=frozenset(beside.suites),
+        unfinished=beside.unfinished(),
         published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
         server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
-        upstreams=max(1, len(upstreams)),
+        mixed={**beside.mixed(), **mixed_suites(answered_by, meta)},
         part=_part(meta.get("shard")),
         looks=recorded_looks(meta),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
+
+
+def mixed_suites(answered_by: Sequence[AnsweredBy], meta: Mapping[str, Any]) -> dict[str, str]:
+    """Benchmarks of the run that more than one upstream answered, and who."""
+    found = upstreams.mixed(answered_by, [entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK])
+    return {suite: f"{words}; pin one with --provider" for suite, words in found.items()}
 
 
 def _part(shard: Mapping[str, Any] | None) -> str:
@@ -219,15 +239,6 @@ def _gateway(store: Store) -> Iterator[FindingGroup]:
             examples=tuple(FindingExample(exchange=key, frame=None, excerpt="") for key in found.examples),
             causes=("I11",),
         )
-
-
-def upstreams_of(store: Store) -> dict[str, int]:
-    """Provider behind the endpoint -> exchanges; one that names none counts as the endpoint itself."""
-    found: dict[str, int] = {}
-    for upstream, count in store.upstreams().items():
-        name = upstream.provider or "unnamed"
-        found[name] = found.get(name, 0) + count
-    return found if set(found) == {"unnamed"} else {name: count for name, count in found.items() if name != "unnamed"}
 
 
 def _answers(store: Store) -> Iterator[Answer]:

@@ -63,7 +63,7 @@ def kvv_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kvv:
     def run(*arguments: str, out: Path | None = None) -> Ran:
         stdout, stderr = io.StringIO(), io.StringIO()
         argv = [*arguments]
-        if arguments[0] in ("run", "check", "import", "resume", "score"):
+        if arguments[0] in ("run", "check", "import", "resume", "score", "vendors"):
             argv += ["--out", str(out or root)]
         with redirect_stdout(stdout), redirect_stderr(stderr):
             try:

@@ -102,6 +102,7 @@ def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothin
         return str(error.value)
 
     assert "beside --shard" in refused(shard="1/2")
+    assert "beside --reference-base-url" in refused(reference_base_url="http://127.0.0.1:8/v1")
     assert "plans no looks (looks = 5 in a policy file" in refused(policy=RELEASE.model_copy(update={"looks": 1}))
     nothing = replace(job.plan, suites=[item_of(job, "toolcall")])
     assert refused(plan=nothing).startswith("--early-stop: no suite of this run can be looked at before its end (toolcall: an F1")

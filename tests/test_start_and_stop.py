@@ -42,6 +42,7 @@ def imported_by(*arguments: str) -> set[str]:
         (("run", "--limit", "0"), set()),
         (("run", "--header-env", "Host=X"), set()),
         (("resume", "nowhere"), set()),
+        (("vendors", "nowhere.toml"), set()),
         (("list", "rules"), set()),
         (("list", "profiles"), set()),
     ],

@@ -46,8 +46,9 @@ def measures(suites: Sequence[SuiteResult]) -> list[Measure]:
     """What all runs have, the primary one first: shares and scores from 0 to 1.
 
     Tool calls have no right answer of their own: with official runs at hand the share of decisions that agree with them, without one
-    schema validity where both sides called, so that both have the same denominator.
+    schema validity where both sides called, so that both have the same denominator. A run that concluded nothing has no say in it.
     """
+    suites = [suite for suite in suites if any(sample.values for case in suite.cases.values() for sample in case.samples)] or suites
     keys = [key for key in _keys(suites[0]) if all(key in _keys(suite) for suite in suites[1:])]
     found = []
     if "schema_valid" in keys and "triggered" in keys:

@@ -71,10 +71,12 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
         return Ruling(decision=Outcome.INCONCLUSIVE if entry else Outcome.SKIP, reason="nothing-planned: no samples")
     if entry is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: the policy names no margin for it", reference=published)
+    if suite in evidence.unfinished:
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-stopped: {evidence.unfinished[suite]}")
     if not references and published is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: no reference, gate with --reference FILE")
-    if evidence.upstreams > 1:
-        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"mixed-upstream: {evidence.upstreams} upstreams answered behind one name")
+    if suite in evidence.mixed:
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"mixed-upstream: {evidence.mixed[suite]}")
     if stat.n_concluded == 0:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-concluded: none of {stat.n_planned} samples was answered")
     if references and entry.method == "f1":

@@ -268,18 +268,21 @@ class Evidence:
     """Everything beside the verdicts. Mappings are by suite id; ``published`` and ``server_counts`` by ``suite`` or ``suite/metric``.
 
     ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran in the same
-    session. ``published``: a bare mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
+    session, ``unfinished`` those of them whose reference stopped on the way, and why. ``published``: a bare mean with its n.
+    ``server_counts``: right answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the user chose cases.
-    ``upstreams``: how many different upstreams answered. ``looks`` only for suites run with early stopping, one that ran to its end at its last look.
+    ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run with early
+    stopping, one that ran to its end at its last look.
     """
 
     stats: Sequence[Stat] = ()
     findings: Sequence[FindingGroup] = ()
     references: Mapping[str, Sequence[ReferenceRun]] = field(default_factory=dict)
     interleaved: frozenset[str] = frozenset()
+    unfinished: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, ReferenceValue] = field(default_factory=dict)
     server_counts: Mapping[str, float] = field(default_factory=dict)
-    upstreams: int = 1
+    mixed: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     chosen: str = ""
     looks: Mapping[str, Look] = field(default_factory=dict)

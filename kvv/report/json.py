@@ -14,6 +14,8 @@ from kvv.report.view import CheckRow, Quantiles, RunView, TimingView, Traffic
 SCHEMA_VERSION = 1
 #: characters of any text of one check: there may be ten thousand
 CHECK_TEXT = 1_000
+#: system fingerprints listed, the most frequent ones
+FINGERPRINTS = 20
 #: what every row's comparability block says, null where the suite did not say it
 COMPARABILITY = ("data_revision", "sampling", "preset", "judge", "agent", "scorer_version", "failures_in_denominator")
 
@@ -60,6 +62,7 @@ def report(view: RunView) -> dict[str, Any]:
             "model": view.endpoint.model,
             "vendor": view.endpoint.vendor,
             "upstreams": dict(view.endpoint.upstreams),
+            **({"fingerprints": dict(list(view.endpoint.fingerprints.items())[:FINGERPRINTS])} if view.endpoint.fingerprints else {}),
         },
         "profile": view.profile,
         "surface": view.surface,

@@ -39,6 +39,10 @@ def _head(view: RunView) -> str:
     ]
     if end.upstreams:
         facts.append("- answered by " + ", ".join(f"{cell(name, 80)} ({n})" for name, n in list(end.upstreams.items())[:10]))
+    if len(end.fingerprints) > 1:
+        # a deploy, or a replica each: said, and no verdict
+        some = ", ".join(f"{cell(name, 80)} ({n})" for name, n in list(end.fingerprints.items())[:10])
+        facts.append(f"- {len(end.fingerprints)} system fingerprints: {some}")
     if run.partial:
         facts.append("- **partial**: less than the planned sample was asked")
     why = [f"- {cell(reason, 600)}" for reason in decision.why[:20]]

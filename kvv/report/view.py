@@ -52,12 +52,13 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """``base_url`` without userinfo and query; ``upstreams``: who answered -> how many exchanges."""
+    """``base_url`` without userinfo and query; ``upstreams``: who answered -> how many exchanges; ``fingerprints`` likewise."""
 
     base_url: str
     model: str
     vendor: str
     upstreams: Mapping[str, int] = field(default_factory=dict)
+    fingerprints: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

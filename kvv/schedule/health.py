@@ -53,3 +53,8 @@ def sentence(found: Assessment, *, started: bool, after: str = "") -> str:
             return f"the endpoint refuses the simplest valid request{detail}"
         case _:
             return f"this is no chat-completions endpoint: it answers the simplest request with {found.reason}{detail}"
+
+
+def repeated_by_the_case(found: Assessment) -> bool:
+    """What a contract case asks again by itself, between controls."""
+    return found.standing is Standing.SERVER_ERROR or found.reason in ("first-byte-timeout", "idle-timeout", "cut", "reset")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from time import monotonic
 
@@ -20,14 +20,15 @@ from kvv.profile import Profile
 from kvv.reading import Received
 from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.schedule.budget import Budget
-from kvv.schedule.health import Health, sentence
+from kvv.schedule.health import Health, repeated_by_the_case, sentence
 from kvv.schedule.limits import Limiter
+from kvv.schedule.pacing import Pace
 from kvv.schedule.queue import WorkQueue
 from kvv.schedule.sending import Sender
 from kvv.schedule.stages import Source
 from kvv.schedule.stepping import next_step, unjudged
 from kvv.schedule.trees import Trees, slots
-from kvv.schedule.work import Observer, Stop, Stopped, Work
+from kvv.schedule.work import Control, Observer, Stop, Stopped, Work
 from kvv.store import Store, StoreError
 from kvv.suite import SuiteKind
 from kvv.transport import Transport
@@ -41,6 +42,8 @@ BACKOFF_S = 0.5
 #: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on purpose
 GRAVE = frozenset({"auth", "no-credit", "route"})
 GRAVE_TO_CONTRACT = GRAVE - {"route"}
+#: reasons of attempts to which nothing was said in the time allowed
+SILENCE = frozenset({"first-byte-timeout", "idle-timeout", "total-timeout"})
 #: a step machine that runs away is our bug
 MAX_STEPS = 2_000
 #: a control is as good as new for this long (DESIGN: an accepting sibling in the same minute)
@@ -51,13 +54,6 @@ BREAKER_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 PICTURES_AT_ONCE = 2
 #: unwritten bytes above which no new request starts
 BACKLOG_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class _Control:
-    identity: Identity
-    answered: Answered
-    at: float
 
 
 class Scheduler:
@@ -72,6 +68,7 @@ class Scheduler:
         profile: Profile,
         control: Request,
         observer: Observer,
+        pace: Pace,
         moonshot_stream: bool = False,
         seed: int = 0,
         sandbox: Sandbox | None = None,
@@ -83,9 +80,10 @@ class Scheduler:
         self._budget = budget
         self._control_request = control
         self._observer = observer
+        self._pace = pace
         self._jitter = random.Random(seed)
         self._health = Health()
-        self._controls: dict[bytes, _Control] = {}
+        self._controls: dict[bytes, Control] = {}
         self._control_locks: dict[bytes, asyncio.Lock] = {}
         self._open_road = asyncio.Event()
         self._open_road.set()
@@ -133,13 +131,16 @@ class Scheduler:
             risky.append(work)
             return True
         await self._store.drained(BACKLOG_BYTES)
-        self._check_budget()
-        if self.stop:
-            return False
+        await self._pace.turn()
         try:
+            self._check_budget()
+            if self.stop:
+                return False
             await self._conclude(work, queue)
         except Stopped:
             return False
+        finally:
+            self._pace.over()
         return True
 
     def halt(self, reason: str, sentence: str) -> None:
@@ -149,6 +150,7 @@ class Scheduler:
             self._store.put_event("stop", {"reason": reason, "sentence": sentence})
         self._halt.set()
         self._open_road.set()
+        self._pace.leave()
 
     def _check_budget(self) -> None:
         reason = self._budget.exceeded()
@@ -246,7 +248,7 @@ class Scheduler:
                 return known.answered
             answered = await self._attempts(work, identity, request, body)
             if assess(answered.exchange, answered.observation).standing is Standing.ANSWERED:
-                self._controls[key] = _Control(identity, answered, monotonic())
+                self._controls[key] = Control(identity, answered, monotonic())
             else:
                 self._controls.pop(key, None)
             return answered
@@ -281,6 +283,8 @@ class Scheduler:
 
     def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
         limiter = self._limiters[role]
+        if role is Role.TARGET:
+            self._pace.heard(silent=found.reason in SILENCE)
         if found.spoken:
             limiter.answered(received.exchange.timing.first_token_ms)
         elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
@@ -291,7 +295,7 @@ class Scheduler:
             return True
         if found.retry_after_s is not None and found.retry_after_s > RETRY_AFTER_CAP_S:
             return True
-        if contract and _repeated_by_the_case(found):
+        if contract and repeated_by_the_case(found):
             # a contract case repeats crashes itself, between controls: three of three is a verdict there
             return True
         return tried >= ATTEMPTS.get(found.standing, 2)
@@ -338,7 +342,8 @@ class Scheduler:
         self._open_road.clear()
         self._store.put_event("breaker-open", {"reason": found.reason, "case": case.key, "detail": found.detail})
         self._observer.note(f"no answer from the endpoint ({found.reason}); asking the simplest request to see whether it lives")
-        last = await self._probe(BREAKER_PAUSES_S)
+        with self._pace.absent():
+            last = await self._probe(BREAKER_PAUSES_S)
         if last.spoken:
             self._health.answered()
             self._store.put_event("breaker-closed", {})
@@ -390,7 +395,3 @@ class Scheduler:
 
 def _reach_pauses() -> tuple[float, ...]:
     return tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Standing.UNAVAILABLE] - 1))
-
-
-def _repeated_by_the_case(found: Assessment) -> bool:
-    return found.standing is Standing.SERVER_ERROR or found.reason in ("first-byte-timeout", "idle-timeout", "cut", "reset")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kvv.model import Case, Reply, Verdict
+from kvv.model import Answered, Case, Identity, Reply, Verdict
 from kvv.reading import Received
 from kvv.suite import Suite
 
@@ -28,6 +28,15 @@ class Work:
     keep_frames: bool
     history: list[Reply] = field(default_factory=list)
     attempts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Control:
+    """An answered control; ``at`` is when, on the monotonic clock, in seconds."""
+
+    identity: Identity
+    answered: Answered
+    at: float
 
 
 class Stopped(Exception):

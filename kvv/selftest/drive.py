@@ -19,6 +19,7 @@ from kvv.redact import Redactor
 from kvv.reference import ReferenceConfig, ReferenceServer, tokens
 from kvv.schedule.budget import Bounds, Budget
 from kvv.schedule.limits import Limiter
+from kvv.schedule.pacing import Pacer
 from kvv.schedule.scheduler import Scheduler
 from kvv.schedule.work import Work
 from kvv.store import Store
@@ -189,6 +190,7 @@ async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> O
             profile=setting.judged_by(),
             control=Request(body=body, purpose=LIVENESS),
             observer=observed,
+            pace=Pacer().lane(lambda: IN_FLIGHT),
         )
         await scheduler.reach()
         if not scheduler.stop:

@@ -35,6 +35,7 @@ from kvv.store.codec import codec, load_json, unpack_frames, untag
 from kvv.store.errors import StoreError
 from kvv.store.inserts import CASE_APART, EXCHANGE_APART, FINDING_APART, RECORD_HEAD, REQUEST_APART
 from kvv.store.rows import FindingGroup, RoleTraffic, StoredEvent, StoredExchange, TimingSample, Traffic
+from kvv.upstreams import AnsweredBy
 
 EXAMPLES = 5
 
@@ -304,9 +305,13 @@ class Reader:
         fault = fields["exchange"].get("fault")
         return FaultKind(fault["kind"]) if fault else None
 
-    def upstreams(self, role: Role) -> dict[Upstream, int]:
-        query = "SELECT upstream, count(*) FROM exchange WHERE upstream IS NOT NULL AND role = ? GROUP BY upstream ORDER BY count(*) DESC, min(id)"
-        return {codec(Upstream).decode(load_json(data)): number for data, number in self._rows(query, role.value)}
+    def answered_by(self, role: Role) -> list[AnsweredBy]:
+        query = (
+            "SELECT c.suite, e.upstream, count(*) FROM exchange e LEFT JOIN cases c ON c.id = e.case_id "
+            "WHERE e.upstream IS NOT NULL AND e.role = ? AND e.standing = ? GROUP BY c.suite, e.upstream ORDER BY count(*) DESC, min(e.id)"
+        )
+        rows = self._rows(query, role.value, Standing.ANSWERED.value)
+        return [AnsweredBy(suite=suite or "", upstream=codec(Upstream).decode(load_json(data)), count=number) for suite, data, number in rows]
 
 
 class _Group:

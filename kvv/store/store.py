@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kvv.gateway import Ending
-from kvv.model import Answered, Case, Executed, Finding, Identity, Outcome, Reply, Request, Role, Upstream, Verdict
+from kvv.model import Answered, Case, Executed, Finding, Identity, Outcome, Reply, Request, Role, Verdict
 from kvv.store import schema
 from kvv.store.codec import codec, dump_json, tag
 from kvv.store.errors import NotStorableError, StoreError, UnknownCaseError
@@ -20,6 +20,7 @@ from kvv.store.lock import WriterLock
 from kvv.store.reader import Reader
 from kvv.store.rows import FindingGroup, StoredEvent, StoredExchange, TimingSample, Traffic
 from kvv.store.writer import Job, Writer
+from kvv.upstreams import AnsweredBy
 
 if TYPE_CHECKING:
     from kvv.reading import Received
@@ -312,9 +313,9 @@ class Store:
         """How each attempt at one role's endpoint ended, in the order they were put."""
         return self._stream(lambda reader: reader.endings(role))
 
-    def upstreams(self, *, role: Role = Role.TARGET) -> dict[Upstream, int]:
-        """Who really answered -> number of exchanges, the most frequent first."""
-        return self._reading(lambda reader: reader.upstreams(role))
+    def answered_by(self, *, role: Role = Role.TARGET) -> list[AnsweredBy]:
+        """Who says to have answered, by suite, the most frequent first; answers that say nothing are left out."""
+        return self._reading(lambda reader: reader.answered_by(role))
 
     def events(self) -> list[StoredEvent]:
         return self._reading(Reader.events)

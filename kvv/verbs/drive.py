@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,21 @@ from rich.console import Console
 
 from kvv import __version__
 from kvv.config import ConfigError, RunConfig
-from kvv.finish import Tell, check_reference, finish
+from kvv.finish import Tell, check_reference, finish, record_ending, write_files
 from kvv.job import Job, guard, prepare
+from kvv.lanes import Lane, execute
 from kvv.looks import sentence
+from kvv.official import FOLDER, LANE, adopt, reference_job
 from kvv.progress import LiveProgress, PlainProgress
 from kvv.reach import WRONG_ADDRESS, advice
 from kvv.record import check_meta, run_meta
 from kvv.report.escape import plain
-from kvv.run import Ending, ProgressFactory, check_endpoints, execute, reference_target
+from kvv.run import TARGET_ENDED, Ending, ProgressFactory, check_endpoints, reference_target
 from kvv.runfolder import STORE, create_folder, vendor_of, write_config
 from kvv.sandbox import WARNING
 from kvv.sharding import sharded
 from kvv.store import Store, StoreError, WriteError
-from kvv.verbs.plan import plan_table
+from kvv.verbs.plan import plan_tables
 
 #: budgets that a resumed run finds used up
 SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
@@ -35,6 +38,7 @@ SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
 def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -> int:
     """A new run; its exit code. ``tell`` is given the ended run in place of standard output."""
     job, part = sharded(prepare(config, contract_only=contract_only))
+    official = reference_job(job)
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
     if part is not None:
         _say(config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases")
@@ -42,31 +46,45 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
         _say(config, sentence(job.plan, job.policy))
     if not job.plan.suites:
         raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
-    if job.prices is not None and not config.quiet:
-        print(plan_table(job), file=sys.stderr)
-    guard(job)
+    jobs = {"": job} if official is None else {"": job, LANE: official}
+    if any(one.prices is not None for one in jobs.values()) and not config.quiet:
+        print(plan_tables(jobs), file=sys.stderr)
+    guard(*jobs.values(), prices="--price-in and --price-out" if job.prices is None else "--reference-price-in and --reference-price-out")
     if job.sandbox == "none":
         print(WARNING, file=sys.stderr)
-    check_endpoints(job)
+    for name, one in jobs.items():
+        check_endpoints(one, name)
     check_reference(config)
-    store, folder = _begin(job, part)
-    return _drive(job, store, folder, resumed=False, tell=tell)
-
-
-def _begin(job: Job, part: Mapping[str, Any] | None) -> tuple[Store, Path]:
-    """The run's folder with its store and plan, which becomes a run that can be found once all of it is there."""
-    folder = create_folder(job.config.out, vendor_of(job.config.base_url), job.model)
     with ExitStack() as undo:
+        folder = create_folder(config.out, vendor_of(config.base_url), job.model)
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        try:
-            store = Store.create(folder / STORE, {**run_meta(job, folder.name, __version__), "shard": part})
-            undo.push(lambda *raised: _abandon(store))
-            _put_plan(job, store)
-        except StoreError as error:
-            raise ConfigError(f"--out: {error}") from error
-        write_config(folder, job.config)
+        store = begin(job, folder, part=part, undo=undo)
+        beside = None if official is None else begin(official, folder / FOLDER, lane_of=folder.name, undo=undo)
+        write_config(folder, config)  # last: it makes the folder a run that can be found
         undo.pop_all()
-    return store, folder
+    return _drive(job, store, folder, official=official, beside=beside, resumed=False, tell=tell)
+
+
+def begin(job: Job, folder: Path, *, undo: ExitStack, part: Mapping[str, Any] | None = None, lane_of: str = "", vendor: str = "") -> Store:
+    """The store of a run with its plan, in a folder that is new or made here; ``undo`` closes it. ``vendor``: another name than the host's.
+
+    ``lane_of`` names the run of which this is the reference lane: its folder is one already, for it lies below a new one.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+        meta = {**run_meta(job, folder.name if not lane_of else f"{lane_of}-{folder.name}", __version__), "shard": part}
+        meta |= {"lane_of": lane_of} if lane_of else {}
+        meta |= {"vendor": vendor} if vendor else {}
+        store = Store.create(folder / STORE, meta)
+        undo.push(lambda *raised: _abandon(store))
+        _put_plan(job, store)
+    except OSError as error:
+        raise ConfigError(f"--out: cannot make {folder}: {error.strerror or error}") from error
+    except StoreError as error:
+        raise ConfigError(f"--out: {error}") from error
+    if lane_of:
+        write_config(folder, job.config)
+    return store
 
 
 def _abandon(store: Store) -> None:
@@ -76,16 +94,27 @@ def _abandon(store: Store) -> None:
 
 
 def go_on(folder: Path, config: RunConfig) -> int:
-    """Continues a stored run. ConfigError for a store that is damaged, locked, or was made of other questions."""
+    """Continues a stored run, and the reference lane beside it. ConfigError for a store that is damaged, locked, or was made of other
+    questions."""
     check_reference(config)
     try:
         with ExitStack() as undo:
             store = undo.enter_context(Store.open(folder / STORE))
             meta = check_meta(store)
+            if meta.get("lane_of"):
+                raise ConfigError(f"RUN: {folder} is the reference lane of {folder.parent}; resume that run, which continues both")
             job, _ = sharded(prepare(config, contract_only=bool(meta["contract_only"])))
             _same_plan(job, store)
+            official = reference_job(job)
+            beside = None
+            if official is not None:
+                if not (folder / FOLDER / STORE).is_file():
+                    raise ConfigError(f"RUN: {folder} has no reference lane to go on with ({FOLDER}/ is missing)")
+                beside = undo.enter_context(Store.open(folder / FOLDER / STORE))
+                check_meta(beside)
+                _same_plan(official, beside)
             undo.pop_all()
-        return _drive(job, store, folder, resumed=True)
+        return _drive(job, store, folder, official=official, beside=beside, resumed=True)
     except WriteError:
         raise
     except StoreError as error:
@@ -112,18 +141,30 @@ def _same_plan(job: Job, store: Store) -> None:
             raise ConfigError(f"RUN: its {name} was {', '.join(sorted(before))}, and would now be {', '.join(sorted(after))}")
 
 
-def _drive(job: Job, store: Store, folder: Path, *, resumed: bool, tell: Tell | None = None) -> int:
+def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside: Store | None, resumed: bool, tell: Tell | None = None) -> int:
     """Runs, finishes, and says how to go on where something was left open."""
+    lanes = [Lane(name="", job=job, store=store, base_url="", resumed=resumed)]
+    if official is not None and beside is not None:
+        address = official.config.base_url or ""
+        lanes.append(Lane(name=LANE, job=official, store=beside, base_url=address, resumed=resumed, follows=True))
     try:
-        with store:
-            ending = _executed(job, store, resumed=resumed)
+        with ExitStack() as stack:
+            for lane in lanes:
+                stack.enter_context(lane.store)
+            ending, *others = _executed(lanes)
+            for lane, other in zip(lanes[1:], others, strict=True):
+                record_ending(lane.store, other)
+                write_files(lane.store, folder / FOLDER)
+                adopt(store, lane.store)
             code = finish(job, store, folder, ending, tell)
     except WriteError as error:
         raise WriteError(f"{error}; what was answered before is kept: free some space, then continue with: {continuation(folder)}") from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; continue with: {continuation(folder)}") from None
     if ending.stop:
-        _tell(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
+        announce(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
+    elif stopped := next((other.stop for other in others if other.stop and other.stop.reason != TARGET_ENDED), None):
+        announce(f"the reference endpoint stopped ({stopped.reason}: {stopped.sentence}); continue with: {continuation(folder)}")
     return code
 
 
@@ -132,22 +173,32 @@ def _changed(reason: str) -> str:
     return f" --{reason} MORE" if reason in SPENT_REASONS else " --base-url URL (another --model wants a new run)" if reason == "route" else ""
 
 
-def _executed(job: Job, store: Store, *, resumed: bool) -> Ending:
-    with reference_target(job) as (base_url, counts):
-        try:
-            ending = execute(job, store, base_url, progress_for(job.config), resumed=resumed)
-        except ExceptionGroup as group:
-            # many tasks meet one broken store: one of their errors says it all
-            if (broken := group.subgroup(StoreError)) is None:
-                raise
-            raise _first(broken) from group
-        if ending.configuration or WRONG_ADDRESS.fullmatch(ending.stop.reason):
-            hint = advice(job, base_url, ending.stop.reason.removeprefix("unreachable-"))
-            ending.stop.sentence += f"; {hint}" if hint else ""
+def _executed(lanes: Sequence[Lane]) -> list[Ending]:
+    first = lanes[0]
+    with reference_target(first.job) as (base_url, counts):
+        endings = executed([replace(first, base_url=base_url), *lanes[1:]], progress_for(first.job.config))
         if counts is not None:
             # a new server knows nothing of what an earlier one answered: a resumed run has no count to be equal to
-            store.set_meta("server_counts", None if resumed else counts())
-    return ending
+            first.store.set_meta("server_counts", None if first.resumed else counts())
+    return endings
+
+
+def executed(lanes: Sequence[Lane], progress: ProgressFactory) -> list[Ending]:
+    """The lanes' endings, with a hint where an address or a key is wrong."""
+    try:
+        endings = execute(lanes, progress)
+    except ExceptionGroup as group:
+        # many tasks meet one broken store: one of their errors says it all
+        if (broken := group.subgroup(StoreError)) is None:
+            raise
+        raise _first(broken) from group
+    for lane, ending in zip(lanes, endings, strict=True):
+        reason = ending.stop.reason
+        if not reason.startswith("reference-") and (ending.configuration or WRONG_ADDRESS.fullmatch(reason)):
+            hint = advice(lane.job, lane.base_url, reason.removeprefix("unreachable-"))
+            told = endings[0] if lane.follows and endings[0].stop.reason.startswith("reference-") else ending
+            told.stop.sentence += f"; {hint}" if hint else ""
+    return endings
 
 
 def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:
@@ -160,7 +211,7 @@ def continuation(folder: Path) -> str:
     return f"kvv resume {shlex.quote(str(folder))}"
 
 
-def _tell(text: str) -> None:
+def announce(text: str) -> None:
     """Said even under -q: without it the user does not know what to do next."""
     print(plain(f"kvv: {text}", 1_000), file=sys.stderr, flush=True)
 

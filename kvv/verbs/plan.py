@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from kvv.config import load_config
 from kvv.job import Job, prepare
+from kvv.official import LANE, reference_job
 from kvv.plan import PlannedSuite, cost_of
 from kvv.report.escape import plain
 from kvv.sharding import sharded
@@ -20,8 +22,40 @@ def plan(arguments: argparse.Namespace) -> int:
 
     config = load_config(flags_of(arguments))
     job, _ = sharded(prepare(config))
-    print(json.dumps(plan_facts(job), indent=2) if config.json_output else plan_table(job))
+    official = reference_job(job)
+    jobs = {"": job} if official is None else {"": job, LANE: official}
+    if config.json_output:
+        facts = plan_facts(job) if official is None else {**plan_facts(job), LANE: plan_facts(official), "total": total_facts(jobs)}
+        print(json.dumps(facts, indent=2))
+    else:
+        print(plan_tables(jobs))
     return 0
+
+
+def plan_tables(jobs: Mapping[str, Job]) -> str:
+    """The plans of all endpoints of a run by their name, "" for the one that it is about, and what they come to together."""
+    if len(jobs) == 1:
+        return plan_table(*jobs.values())
+    total = total_facts(jobs)
+    tokens = f"{_tokens(total['prompt_tokens'])} in and {_tokens(total['completion_tokens'])} out"
+    lines = [f"{plain(name, 100)} {plan_table(job)}" if name else plan_table(job) for name, job in jobs.items()]
+    unknown = [name or job.model for name, job in jobs.items() if job.plan.cost is None and not job.config.loopback]
+    more = f", and no price is known of {', '.join(unknown)}" if unknown else ""
+    return "\n".join(
+        [*lines, plain(f"all {len(jobs)} together: {total['requests']:,} requests, about {tokens}{_money(total['cost_usd'])}{more}", 400)]
+    )
+
+
+def total_facts(jobs: Mapping[str, Job]) -> dict[str, Any]:
+    """The sums; ``cost_usd`` is over the endpoints whose price is known, judges included, None where none is."""
+    plans = [job.plan for job in jobs.values()]
+    costs = [plan.cost + (plan.judge_cost or 0.0) for plan in plans if plan.cost is not None]
+    return {
+        "requests": sum(plan.requests for plan in plans),
+        "prompt_tokens": sum(plan.prompt_tokens for plan in plans),
+        "completion_tokens": sum(plan.completion_tokens for plan in plans),
+        "cost_usd": sum(costs) if costs else None,
+    }
 
 
 def plan_facts(job: Job) -> dict[str, Any]:

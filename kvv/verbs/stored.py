@@ -100,6 +100,7 @@ def score(arguments: argparse.Namespace) -> int:
             print(plain(line), file=sys.stderr)
         if len(changes) > 50:
             print(f"... and {len(changes) - 50} more", file=sys.stderr)
+        _score_lane(store, folder)
         config = read_config(folder).model_copy(
             update={"json_output": bool(arguments.json_output), "quiet": bool(arguments.quiet), "as_reference": None}
         )
@@ -117,6 +118,24 @@ def _check_agents(store: Store) -> None:
                     check_played(named)
                 except AdapterError as error:
                     raise ConfigError(f"RUN: {error}") from error
+
+
+def _score_lane(store: Store, folder: Path) -> None:
+    """The reference that was asked beside the run is judged by the same scorers, or the two would not be comparable."""
+    from kvv.finish import write_files
+    from kvv.official import FOLDER, adopt
+    from kvv.record import check_meta
+    from kvv.rescore import rescore
+
+    if not store.meta().get("beside") or not (folder / FOLDER / STORE).is_file():
+        return
+    with Store.open(folder / FOLDER / STORE) as beside:
+        check_meta(beside)
+        judged, changes = asyncio.run(rescore(beside))
+        beside.flush()
+        write_files(beside, folder / FOLDER)
+        adopt(store, beside)
+    print(f"{judged} samples of the reference endpoint judged again, {len(changes)} verdicts changed", file=sys.stderr)
 
 
 # --- show ----------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ PURE = [
     "kvv/images.py",
     "kvv/visible.py",
     "kvv/gateway.py",
+    "kvv/upstreams.py",
     "kvv/replay.py",
 ]
 HTTP_CLIENTS = {"httpx", "httpx2", "aiohttp", "requests", "urllib3", "http", "urllib.request", "socket", "openai"}

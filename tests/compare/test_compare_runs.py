@@ -256,3 +256,15 @@ def test_a_suite_that_a_look_ended_is_compared_on_the_questions_it_asked(sides: 
     for other in (replace(part, ended_early=False), replace(part, cases={**part.cases, "bench/else": part.cases["bench/q0"]})):
         with pytest.raises(UnlikeRuns, match="--allow-different cases"):
             compare([whole, sides.side(other, name="b")], np.random.default_rng(0))
+
+
+def test_a_run_that_concluded_nothing_keeps_no_others_from_being_compared(sides: Any) -> None:
+    good, bad, dead = sides.bench([1] * 30), sides.bench([0] * 30), sides.bench([None] * 30)
+    found = compare([sides.side(good), sides.side(dead, name="dead"), sides.side(bad, name="bad")], RNG(0))
+    pairs = {(pair.first, pair.second): pair for pair in found.quality[0].pairs if pair.measure.primary}
+    assert pairs[0, 2].differs
+    assert (pairs[0, 1].difference, pairs[0, 1].open_second, pairs[1, 2].open_first) == (None, 30, 30)
+    assert found.quality[0].groups == ((0,), (2,))
+    first_dead = compare([sides.side(dead, name="dead"), sides.side(good), sides.side(bad, name="bad")], RNG(0))
+    assert first_dead.quality[0].groups == ((1,), (2,))
+    assert "is better" in markdown(document(first_dead))

@@ -1,0 +1,164 @@
+"""Several endpoints as lanes of one process: an ordinary run folder each, and one comparison beside them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from kvv.compare import compare, with_answers
+from kvv.compare.compare import Comparison
+from kvv.compare.layers import VerdictLine, as_data, section, verdict_lines
+from kvv.compare.report import as_json, document
+from kvv.config import ConfigError, RunConfig
+from kvv.data import load as load_data
+from kvv.finish import record_ending, write_files
+from kvv.job import Job, Loader, guard, prepare
+from kvv.lanes import Lane
+from kvv.model import Outcome
+from kvv.report.document import Document, html, markdown
+from kvv.report.escape import jsonable, plain
+from kvv.report.view import RunView
+from kvv.run import Ending, check_endpoints
+from kvv.runfolder import create_folder, slug, write_config
+from kvv.runview import BUDGET_REASONS, expected_text
+from kvv.sandbox import WARNING
+from kvv.sides import ANSWER_TEXT, answer_text, side_of
+from kvv.store import Store, WriteError
+from kvv.vendors import Vendor
+from kvv.verbs.documents import put, write
+from kvv.verbs.drive import announce, begin, continuation, executed, progress_for
+from kvv.verbs.plan import plan_tables
+
+#: the comparison's files
+NAME = "comparison"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    name: str
+    job: Job
+    store: Store
+    folder: Path
+
+
+def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
+    read = cache(load_data)
+    jobs = {vendor.name: _job(file, vendor, read) for vendor in vendors}
+    if not config.quiet:
+        for name, job in jobs.items():
+            print(plain(f"{name}: profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}"), file=sys.stderr)
+        if any(job.prices is not None for job in jobs.values()):
+            print(plan_tables(jobs), file=sys.stderr)
+    guard(*jobs.values(), prices=f"prices in {file}")
+    if any(job.sandbox == "none" for job in jobs.values()):
+        print(WARNING, file=sys.stderr)
+    sides: list[_Side] = []
+    with ExitStack() as undo:
+        for name, job in jobs.items():
+            folder = create_folder(config.out, slug(name), job.model)
+            undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            sides.append(_Side(name=name, job=job, folder=folder, store=begin(job, folder, undo=undo, vendor=name)))
+        for side in sides:
+            write_config(side.folder, side.job.config)
+        undo.pop_all()
+    return _drive(sides, config)
+
+
+def _job(file: Path, vendor: Vendor, load: Loader) -> Job:
+    try:
+        job = prepare(vendor.config, load=load)
+        if not job.plan.suites:
+            raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
+        check_endpoints(job)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: vendor {vendor.name}: {error}") from error
+    return job
+
+
+def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
+    lanes = [Lane(name=side.name, job=side.job, store=side.store, base_url=side.job.config.base_url or "") for side in sides]
+    try:
+        with ExitStack() as stack:
+            for side in sides:
+                stack.enter_context(side.store)
+            endings = executed(lanes, progress_for(config))
+            for side, ending in zip(sides, endings, strict=True):
+                record_ending(side.store, ending)
+            views = [write_files(side.store, side.folder) for side in sides]
+            _compared(sides, views, config)
+    except WriteError as error:
+        raise WriteError(f"{error}; what was answered before is kept; free some space, then continue with: {_continued(sides)}") from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; continue with: {_continued(sides)}") from None
+    for side, ending in zip(sides, endings, strict=True):
+        if ending.stop:
+            announce(f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with: {continuation(side.folder)}")
+    if any(ending.stop for ending in endings):
+        announce(f"compare them again with: kvv compare {' '.join(shlex.quote(str(side.folder)) for side in sides)} --allow-different all")
+    return exit_code(endings, views)
+
+
+def _continued(sides: Sequence[_Side]) -> str:
+    return "; ".join(continuation(side.folder) for side in sides)
+
+
+def exit_code(endings: Sequence[Ending], views: Sequence[RunView]) -> int:
+    """The first that applies of 130 (interrupted), 4 (our error), 5 (budget), 3 (a side stopped), 0: whatever the verdicts are."""
+    reasons = {ending.stop.reason for ending in endings if ending.stop}
+    if "interrupted" in reasons:
+        return 130
+    if any(view.decision.outcome is Outcome.ERROR for view in views):
+        return 4
+    if reasons & BUDGET_REASONS:
+        return 5
+    return 3 if reasons else 0
+
+
+def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfig) -> None:
+    """Writes the comparison in a folder of its own and prints it. What the file says differently of the sides is allowed, and said."""
+    stores, names = [side.store for side in sides], [side.name for side in sides]
+    found = compare([side_of(store, view) for store, view in zip(stores, views, strict=True)], np.random.default_rng(0), allowed={"all"})
+    found = with_answers(
+        found,
+        lambda run, case, sample: answer_text(stores[run], case, sample),
+        lambda run, case: expected_text(stores[run].case(case))[:ANSWER_TEXT],
+    )
+    lines = verdict_lines(found.sides)
+    shown, data = _document(found, lines, names), _json(found, lines, names)
+    folder = create_folder(config.out, "vendors", sides[0].job.model)
+    for ending, text in (("md", markdown(shown)), ("html", html(shown)), ("json", data)):
+        write(folder / f"{NAME}.{ending}", text, "--out")
+    if config.json_output:
+        sys.stdout.write(data)
+    elif not config.quiet:
+        put(argparse.Namespace(format="text", to=None), shown, lambda: data)
+    told = sys.stderr if config.json_output else sys.stdout
+    for side, view in zip(sides, views, strict=True):
+        print(plain(f"{side.name}: {view.decision.headline}; {side.folder}", 1_000), file=told)
+    print(plain(str(folder / f"{NAME}.html"), 1_000), file=told)
+
+
+def _document(found: Comparison, lines: Sequence[VerdictLine], names: Sequence[str]) -> Document:
+    """The comparison of any runs, with the contract's lines after its table of areas, or at the end where there is none."""
+    shown = document(found)
+    contract = any(suite.kind.value != "benchmark" for side in found.sides for suite in side.suites.values())
+    if not contract:
+        return shown
+    at = next((number for number, part in enumerate(shown.sections) if part.title == "Contract"), len(shown.sections) - 1)
+    sections = (*shown.sections[: at + 1], section(lines, names), *shown.sections[at + 1 :])
+    return replace(shown, sections=sections)
+
+
+def _json(found: Comparison, lines: Sequence[VerdictLine], names: Sequence[str]) -> str:
+    data = json.loads(as_json(found)) | {"sides": list(names), "verdict_lines": as_data(lines, names)}
+    return json.dumps(jsonable(data), ensure_ascii=True, allow_nan=False, indent=1) + "\n"

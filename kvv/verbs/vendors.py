@@ -1,0 +1,26 @@
+"""`kvv vendors FILE`: the file and the options are read here; what a run needs is imported only when they are right."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from kvv.config import ConfigError, load_config
+from kvv.verbs.run import flags_of
+
+
+def vendors(arguments: argparse.Namespace) -> int:
+    """A comparison is no gate: 0 whatever it shows, 5 or 130 where a budget or the user ended it, 3 where a side could not be asked whole."""
+    flags = flags_of(arguments)
+    file = Path(flags.pop("file"))
+    config = load_config(flags)
+    for name, value in (("--shard", config.shard), ("--as-reference", config.as_reference)):
+        if value is not None:
+            raise ConfigError(f"{name}: not with `kvv vendors`")
+    from kvv.vendors import read_vendors
+
+    sides = read_vendors(file, config)
+    arguments.key_names = [name for side in sides for name in (side.config.api_key_env, *side.config.header_env.values())]
+    from kvv.verbs.side_by_side import start
+
+    return start(file, sides, config)
