@@ -36,7 +36,7 @@ def interrupted(command: list[str], number: signal.Signals, *servers: ReferenceS
     """Signals once both endpoints have been asked some questions."""
     with subprocess.Popen([sys.executable, "-m", "kvv.cli", *command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 60
-        while any(server.stats()["requests"] < 12 for server in servers):
+        while any(server.stats()["requests"] < 20 for server in servers):
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < until
             time.sleep(0.02)
@@ -58,8 +58,9 @@ def test_a_run_with_its_reference_is_completed_after_any_end(number: signal.Sign
     ended = interrupted(["run", *AIME, *addresses, "--out", str(tmp_path / "out")], number, vendor, official)
     (folder,) = runs_under(tmp_path / "out")
     before = {place: concluded(place) for place in (folder, folder / "reference")}
-    assert all(0 < count < 72 for count in before.values())
+    assert all(count < 72 for count in before.values())
     if number is signal.SIGTERM:
+        assert all(before.values())
         assert ended.returncode == 130
         assert f"continue with: kvv resume {folder}" in ended.stderr
         for place in before:

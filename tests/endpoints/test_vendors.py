@@ -79,7 +79,7 @@ def order(run: Path) -> list[str]:
 
 def test_unequal_vendors_are_told_apart_equal_ones_are_tied_and_none_runs_ahead(kvv_cli: Any) -> None:
     with ExitStack() as stack:
-        fast, slow, bad = endpoint(stack, accuracy=0.9, seed=3), endpoint(stack, accuracy=0.9, seed=5, ttft_ms=40), endpoint(stack, accuracy=0.3)
+        fast, slow, bad = endpoint(stack, accuracy=0.9, seed=3), endpoint(stack, accuracy=0.9, seed=5, ttft_ms=100), endpoint(stack, accuracy=0.3)
         sides = [{"name": name, "base_url": server.base_url} for name, server in (("fast", fast), ("slow", slow), ("bad", bad))]
         found = side_by_side(kvv_cli, sides, *AIME)
     assert found.ran.code == 0
