@@ -116,12 +116,10 @@ def test_a_file_that_cannot_be_read_is_one_line(made: str, tmp_path: Path, kvv_c
     assert ran.err.startswith(f"kvv vendors: {path}: ")
 
 
-@pytest.mark.parametrize(
-    ("option", "words"), [(("--shard", "1/2"), "--shard: not with"), (("--as-reference", "x.jsonl"), "--as-reference: not with")]
-)
-def test_options_that_make_no_sense_for_several_sides_are_refused(option: tuple[str, str], words: str, kvv_cli: Any) -> None:
+@pytest.mark.parametrize("option", [("--shard", "1/2"), ("--as-reference", "x.jsonl"), ("--early-stop",)])
+def test_options_that_make_no_sense_for_several_sides_are_refused(option: tuple[str, ...], kvv_cli: Any) -> None:
     ran = kvv_cli("vendors", "x.toml", *option)
-    assert (ran.code, words in ran.err) == (2, True)
+    assert (ran.code, f"{option[0]}: not with" in ran.err) == (2, True)
 
 
 def test_what_a_side_cannot_run_names_the_side(kvv_cli: Any) -> None:

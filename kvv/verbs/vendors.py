@@ -14,8 +14,9 @@ def vendors(arguments: argparse.Namespace) -> int:
     flags = flags_of(arguments)
     file = Path(flags.pop("file"))
     config = load_config(flags)
-    for name, value in (("--shard", config.shard), ("--as-reference", config.as_reference)):
-        if value is not None:
+    # sides that stopped at looks of their own have no sample of fixed size to be compared with each other
+    for name, value in (("--shard", config.shard), ("--as-reference", config.as_reference), ("--early-stop", config.early_stop)):
+        if value:
             raise ConfigError(f"{name}: not with `kvv vendors`")
     from kvv.vendors import read_vendors
 
