@@ -31,7 +31,8 @@ def add_compared_verbs(verbs: Verbs) -> None:
     gate.add_argument("--base-url", metavar="URL", help="--confirm-now: the same endpoint at another address")
     gate.add_argument("--policy", metavar="NAME|FILE", help="default: nightly")
     gate.add_argument("--waivers", metavar="FILE", help="[[waiver]] tables: case, reason, owner, issue, expires")
-    gate.add_argument("--on-inconclusive", choices=("fail", "warn"), default="fail", help="fail: exit code 3; warn: 0 (default: fail)")
+    told = "fail: exit code 3; warn: 0, but 3 for an alarm that could not be confirmed (default: fail)"
+    gate.add_argument("--on-inconclusive", choices=("fail", "warn"), default="fail", help=told)
     gate.add_argument("--on-drift", choices=("fail", "warn"), default="warn", help="whether a shown drift fails the night (default: warn)")
     _add_baselines(gate)
     _add_allow_different(gate)

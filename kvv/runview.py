@@ -20,7 +20,7 @@ from kvv.gateway import SUSPECTED, suspected_timeouts
 from kvv.looks import recorded_looks, stopped_suites
 from kvv.model import Area, Case, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
 from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
-from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, timing_of
+from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, Unlisted, timing_of
 from kvv.store import Store, StoredExchange
 from kvv.suite import SuiteKind, load_suite
 from kvv.upstreams import AnsweredBy
@@ -83,6 +83,7 @@ def build_view(store: Store) -> RunView:
     today = date.fromisoformat(finished[:10])
     collector = Collector(policy, runs, today)
     checks: list[CheckRow] = []
+    beyond: dict[tuple[str, Outcome], int] = {}
     stats: list[Stat] = []
     n_open = 0
     crashes = crash_rate(store, meta)
@@ -99,6 +100,8 @@ def build_view(store: Store) -> RunView:
             n_open += verdict.reason == "not-run"
             if suite.kind is not SuiteKind.BENCHMARK or (verdict.outcome is not Outcome.PASS and len(rows) < LISTED_SAMPLES):
                 rows.append(CheckRow.under(policy, today, case, verdict))
+            elif verdict.outcome is not Outcome.PASS:
+                beyond[suite.id, verdict.outcome] = beyond.get((suite.id, verdict.outcome), 0) + 1
         checks += rows
         if not blocked:
             stats += suite.metrics(pairs, recorded.context)
@@ -139,6 +142,7 @@ def build_view(store: Store) -> RunView:
         timing=timing,
         trouble=stop.get("sentence", ""),
         events=tuple(RunEvent(at=event.at, kind=event.kind, message=json.dumps(event.data)) for event in store.events()),
+        unlisted=tuple(Unlisted(suite=name, outcome=outcome, n=n) for (name, outcome), n in beyond.items()),
     )
 
 

@@ -104,9 +104,11 @@ class GateResult:
     differences: tuple[PairResult, ...] = ()
 
     def exit_code(self, *, inconclusive_fails: bool) -> int:
-        """3 for an inconclusive result, or 0 where the user only wants to be warned of it."""
+        """3 for an inconclusive result, or 0 where the user only wants to be warned of it. An alarm that could not be measured again is
+        more than that: one run did show a loss."""
         code = exit_code(self.outcome)
-        return 0 if code == 3 and not inconclusive_fails else code
+        alarmed = any(line.standing is Standing.UNCONFIRMED for line in self.lines)
+        return 0 if code == 3 and not inconclusive_fails and not alarmed else code
 
 
 def decide_lines(first: Decision, confirming: Decision | None, trouble: str = "") -> tuple[list[GateLine], list[str]]:

@@ -66,13 +66,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All cases of one suite and outcome; ``left_out`` are not listed."""
+    """All cases of one suite and outcome; ``left_out`` are not listed in this list, ``unlisted`` of them in no list of this file."""
 
     suite: str
     outcome: str
     total: int
     rows: tuple[Case, ...]
     left_out: int
+    unlisted: int = 0
 
 
 def render(view: RunView) -> str:
@@ -213,7 +214,8 @@ def _failed(view: RunView) -> Listing:
     rows = view.rows(Outcome.FAIL, Outcome.ERROR)
     rows.sort(key=lambda r: (r.case.suite in view.benchmarks, not view.counts(r), r.verdict.outcome is not Outcome.FAIL))
     shown = tuple(_case(r, view, detailed=True) for r in rows[:DETAILED])
-    return Listing(suite="", outcome="fail", total=len(rows), rows=shown, left_out=len(rows) - len(shown))
+    unlisted = sum(u.n for u in view.unlisted if u.outcome in (Outcome.FAIL, Outcome.ERROR))
+    return Listing(suite="", outcome="fail", total=len(rows) + unlisted, rows=shown, left_out=len(rows) - len(shown), unlisted=unlisted)
 
 
 def _listings(view: RunView, above: Set[str]) -> list[Listing]:
@@ -221,6 +223,9 @@ def _listings(view: RunView, above: Set[str]) -> list[Listing]:
     groups: dict[tuple[str, Outcome], list[CheckRow]] = {}
     for row in view.checks:
         groups.setdefault((row.case.suite, row.verdict.outcome), []).append(row)
+    unlisted = {(u.suite, u.outcome): u.n for u in view.unlisted}
+    for key in unlisted:
+        groups.setdefault(key, [])
     order = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.PASS)
     suites = list(dict.fromkeys(suite for suite, _ in groups))
     found = []
@@ -228,7 +233,8 @@ def _listings(view: RunView, above: Set[str]) -> list[Listing]:
         rows = groups[suite, outcome]
         lines = (_case(r, view, detailed=False) for r in rows[:LISTED])
         shown = tuple(replace(line, above=line.anchor in above) for line in lines)
-        found.append(Listing(suite=plain(suite, 60), outcome=outcome.value, total=len(rows), rows=shown, left_out=len(rows) - len(shown)))
+        total, more = len(rows) + unlisted.get((suite, outcome), 0), unlisted.get((suite, outcome), 0)
+        found.append(Listing(suite=plain(suite, 60), outcome=outcome.value, total=total, rows=shown, left_out=total - len(shown), unlisted=more))
     return found
 
 

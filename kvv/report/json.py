@@ -72,6 +72,7 @@ def report(view: RunView) -> dict[str, Any]:
         "gates": [_gate(g) for g in decision.gates],
         "suites": [_row(s, view) for s in decision.stats],
         "checks": [],
+        "unlisted": [{"suite": u.suite, "verdict": u.outcome.value, "n": u.n} for u in view.unlisted],
         "findings": [_finding(f) for f in decision.findings],
         "areas": {area: outcome.value for area, outcome in decision.areas.items()},
         "traffic": _traffic(view.traffic),

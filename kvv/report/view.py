@@ -162,6 +162,15 @@ class RunEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unlisted:
+    """``n`` samples of a benchmark with this outcome that are not among the view's checks: the store has them."""
+
+    suite: str
+    outcome: Outcome
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """``trouble`` is one sentence on what is wrong with the endpoint or the account, "" where nothing is."""
 
@@ -177,6 +186,7 @@ class RunView:
     timing: TimingView = TimingView()
     trouble: str = ""
     events: tuple[RunEvent, ...] = ()
+    unlisted: tuple[Unlisted, ...] = ()
 
     def counts(self, row: CheckRow) -> bool:
         """Whether a failure of this row counts against the verdict: not waived, and must, or should under ``strict``."""

@@ -12,6 +12,7 @@ import orjson
 
 from kvv.model import Answered, Ask, Case, Command, Exec, Executed, Fragment, Observation, Reply, Request, Step, ToolCall, Verdict
 from kvv.outcome import Standing, assess, unanswered
+from kvv.refusals import confirmed, once_more
 from kvv.suites.swebench.prompts import FENCE, MARK, TOOL, format_error, observation, opening
 
 #: what a result carries: results of different agents are never compared
@@ -23,6 +24,8 @@ FORMAT_ERRORS = 3
 LENGTH_CUTS = 3
 #: the same command with the same output so many times in a row
 LOOP = 20
+#: the exit state of a run whose request was refused
+REFUSED = "refused"
 #: commands of one instance: an answer may hold any number of calls
 COMMANDS = 1_500
 #: what a published image's shell reads to find the instance's environment, as mini-swe-agent names it
@@ -146,9 +149,14 @@ def agent(case: Case) -> Play:
     first = opening(inputs["task"], mode=inputs["mode"], workdir=inputs["sandbox"].get("workdir", "/testbed"), commits=inputs["commits"])
     state = _State(Messages(first))
     while not (exit_state := _limit_reached(state, inputs["limits"])):
-        reply = yield Ask(requests=(_request(case, state.messages.listed()),))
+        request = _request(case, state.messages.listed())
+        reply = yield Ask(requests=(request,))
         assert isinstance(reply, tuple)
         exit_state = heard(case, state.went, reply[0])
+        if exit_state == REFUSED:
+            again = yield once_more(request)
+            assert isinstance(again, tuple)
+            state.went.verdict = confirmed(case, reply[0], *again)
         if exit_state:
             break
         exit_state = yield from _act(case, state, reply[0].observation)
@@ -197,7 +205,7 @@ def heard(case: Case, went: Trajectory, answered: Answered) -> str:
     if refused and went.turns > 1 and _OVERFLOW.search(verdict.detail):
         return "context-overflow"
     went.verdict = verdict
-    return "refused" if refused else "no-answer"
+    return REFUSED if refused else "no-answer"
 
 
 def _cost(went: Trajectory, prices: Mapping[str, float] | None) -> float | None:

@@ -8,7 +8,8 @@ from typing import Any
 from kvv.adapters import check_installed, mini
 from kvv.adapters.bridge import Perform, played
 from kvv.model import Ask, Case, Command, Exec, Executed, Observation, Request
-from kvv.suites.swebench.agent import COMMANDS, OUTPUT_LIMIT, Messages, Play, Trajectory, assistant, call_id, heard, unfit
+from kvv.refusals import confirmed, once_more
+from kvv.suites.swebench.agent import COMMANDS, OUTPUT_LIMIT, REFUSED, Messages, Play, Trajectory, assistant, call_id, heard, unfit
 
 #: how a result names it, before the version
 NAME = "mini-swe-agent"
@@ -74,7 +75,12 @@ class _Host:
         request = Request(body={**fields, **inputs["body"], "messages": self._messages.listed()}, stream=inputs["stream"])
         reply = self._perform(Ask(requests=(request,)))
         assert isinstance(reply, tuple)
-        if exit_state := heard(self._case, self._went, reply[0]):
+        exit_state = heard(self._case, self._went, reply[0])
+        if exit_state == REFUSED:
+            again = self._perform(once_more(request))
+            assert isinstance(again, tuple)
+            self._went.verdict = confirmed(self._case, reply[0], *again)
+        if exit_state:
             raise _Stopped(exit_state)
         return self._said(reply[0].observation, (self._went.cost or 0.0) - before)
 

@@ -20,7 +20,7 @@ PURE = [
     "kvv/shard.py",
     "kvv/looks.py",
     "kvv/report",
-    "kvv/model.py",
+    "kvv/model",
     "kvv/outcome.py",
     "kvv/metrics.py",
     "kvv/contract",

@@ -111,6 +111,11 @@ def test_an_alarm_whose_budget_ends_first_is_unconfirmed_and_says_so(runs: Any, 
     assert words in found["headline"]
 
 
+def test_an_unconfirmed_alarm_is_no_mere_warning(runs: Any, call: Any, night: Path) -> None:
+    code, found = gated(call, night, runs, "--confirm-now", "--max-requests", "3", "--on-inconclusive", "warn")
+    assert (code, found["outcome"], found["exit_code"]) == (3, "inconclusive", 3)
+
+
 def test_a_measurement_that_cannot_be_made_leaves_the_alarm_unconfirmed(runs: Any, call: Any, night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (night / "run.toml").read_text("utf-8")
     (night / "run.toml").write_text(text.replace("suites =", 'tokenizer = "gone.json"\nsuites =', 1), "utf-8")

@@ -23,7 +23,7 @@ from kvv.model import Area, Gate, Level, Outcome
 from kvv.report import csv as csv_report
 from kvv.report import github, html, junit, leaderboard, markdown, text
 from kvv.report import json as json_report
-from kvv.report.view import shown_metric, timing_of
+from kvv.report.view import Unlisted, shown_metric, timing_of
 
 RENDERERS = {
     "json": json_report.render,
@@ -246,3 +246,17 @@ def test_service_levels_stand_under_timing_with_their_interval(views: Any) -> No
     assert "– agentic" in rest
     assert "- agentic" in markdown.render(view)
     assert json.loads(json_report.render(view))["timing"]["itl_ms"]["by_workload"]["agentic"]["n"] == 120
+
+
+def test_wrong_answers_that_a_report_does_not_list_are_counted(views: Any) -> None:
+    view = replace(
+        views.make(), unlisted=(Unlisted(suite="ocrbench", outcome=Outcome.FAIL, n=288), Unlisted(suite="beam", outcome=Outcome.SKIP, n=3))
+    )
+    listed = len(view.rows(Outcome.FAIL, Outcome.ERROR))
+    page = html.render(view)
+    assert f'Failed cases <span class="dim">{listed + 288}</span>' in page
+    assert "288 more wrong answers of benchmarks are not in this file" in page
+    assert "and 288 more; the run's store has all." in page.replace("&#39;", "'")
+    found = json.loads(json_report.render(view))
+    jsonschema.validate(found, SCHEMA)
+    assert found["unlisted"][0] == {"suite": "ocrbench", "verdict": "fail", "n": 288}

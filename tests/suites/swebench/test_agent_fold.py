@@ -251,10 +251,24 @@ def test_a_refused_long_history_is_an_overflow_and_a_refused_first_request_the_v
     full = answered(Choice(), status=400, error="the prompt exceeds the maximum context length")
     late = verdict(step(case, call(run("ls")), output(), full))
     assert (late.outcome, late.reason) == (Outcome.FAIL, "context-overflow")
-    first = verdict(step(case, full))
+    control = call()[0]
+    again: Reply = (*full, control)
+    first = verdict(step(case, full, again))
     assert (first.outcome, first.reason) == (Outcome.FAIL, "valid-request-refused")
-    other = verdict(step(case, call(run("ls")), output(), answered(Choice(), status=400, error="tool_call_id is unknown")))
-    assert (other.outcome, other.reason) == (Outcome.FAIL, "valid-request-refused")
+    other = answered(Choice(), status=400, error="tool_call_id is unknown")
+    late = verdict(step(case, call(run("ls")), output(), other, (*other, control)))
+    assert (late.outcome, late.reason) == (Outcome.FAIL, "valid-request-refused")
+
+
+def test_a_request_that_is_refused_once_is_asked_again_beside_a_plain_one(case: Case) -> None:
+    refused = answered(Choice(), status=400, error="tool_call_id is unknown")
+    asked = step(case, call(run("ls")), output(), refused)
+    assert isinstance(asked, Ask)
+    assert [request.purpose for request in asked.requests] == ["confirm", "control"]
+    mended = verdict(step(case, call(run("ls")), output(), refused, (call()[0], call()[0])))
+    assert (mended.outcome, mended.reason) == (Outcome.INCONCLUSIVE, "unstable-refusal")
+    everything = verdict(step(case, call(run("ls")), output(), refused, (*refused, *refused)))
+    assert (everything.outcome, everything.reason) == (Outcome.INCONCLUSIVE, "control-not-answered")
 
 
 def test_silence_is_nobodys_failure(case: Case) -> None:
