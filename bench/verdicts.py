@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kvv.gate import Collector, Evidence, Look, SuiteRun, decide, decide_look
 from kvv.looks import LookPlan, plan_looks
-from kvv.metrics import Metric, mean_stat, mean_stats
+from kvv.metrics import MeanTally, Metric
 from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
 from kvv.plan import PlannedSuite
 from kvv.policy import Policy, load_policy
@@ -250,8 +250,13 @@ def vendor_run(suite: Simulated, p: Floats, rng: np.random.Generator) -> list[tu
 
 def row_of(suite: Simulated, verdicts: list[tuple[Case, Verdict]]) -> Stat:
     if suite.key == "triggered":
-        return mean_stat(suite.id, "trigger_f1", verdicts, key="triggered", primary=True)
-    return mean_stats(suite.id, [Metric(metric="accuracy", key=suite.key, primary=True)], verdicts)[0]
+        metric = Metric(metric="trigger_f1", key="triggered", primary=True)
+    else:
+        metric = Metric(metric="accuracy", key=suite.key, primary=True)
+    tally = MeanTally(suite.id, metric)
+    for case, verdict in verdicts:
+        tally.add(case, verdict)
+    return tally.stat()
 
 
 def judge(

@@ -33,7 +33,6 @@ TEXT_LIMIT = 20_000
 #: a run in which nothing crashed
 QUIET = CrashRate()
 BUDGET_REASONS = frozenset({"deadline", "max-requests", "max-tokens-total", "max-cost"})
-CONFIGURATION_REASONS = frozenset({"auth", "no-credit", "route", "body-limit", "policy", "refused"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from means import mean_stats
 
 from kvv.gate import Collector, Decision, Evidence, SuiteRun, decide
-from kvv.metrics import Metric, mean_stats
+from kvv.metrics import Metric
 from kvv.model import Area, Case, Level, Outcome, Verdict
 from kvv.policy import Policy
 from kvv.suite import ReferenceRun, SuiteKind

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from means import mean_stat
 
-from kvv.metrics import mean_stat
 from kvv.report import html, markdown
 from kvv.report.instances import lines_of, told
 from kvv.report.view import RunView

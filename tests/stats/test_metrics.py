@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from means import mean_stat, mean_stats
 
-from kvv.metrics import GroupTally, Metric, Unknown, f1_stat, mean_stat, mean_stats, rate_stat
+from kvv.metrics import GroupTally, Metric, Unknown, f1_stat, rate_stat
 from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
 from kvv.stats.f1 import Confusion
 from kvv.stats.interval import wilson
