@@ -60,7 +60,7 @@ class Job:
 Loader = Callable[..., Dataset]
 
 
-def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader = load_data) -> Job:
+def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | None = None) -> Job:
     """Everything up to the plan. Raises ConfigError with one line. ``load``: endpoints that are asked the same share what was read."""
     in_process = config.base_url is None
     if config.as_reference and (Path(config.as_reference).is_dir() or not Path(config.as_reference).absolute().parent.is_dir()):
@@ -75,7 +75,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader = lo
     sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config) or _other_tier(suite, config, profile, named=named)
-        dataset = None if missing else _dataset(suite, config, profile, load, named=named, in_process=in_process)
+        dataset = None if missing else _dataset(suite, config, profile, load or load_data, named=named, in_process=in_process)
         if isinstance(dataset, Skipped):
             skipped.append(dataset)
         elif missing:

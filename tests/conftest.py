@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import kvv.schedule.scheduler
 from kvv.cli import main
 from kvv.runfolder import runs_under
+
+# how long an example takes says more of the machine's load than of the code
+settings.register_profile("kvv", deadline=None)
+settings.load_profile("kvv")
 
 
 @dataclass(frozen=True)

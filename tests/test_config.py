@@ -12,6 +12,7 @@ from kvv.config import ConfigError, RunConfig, load_config, read_key, revised
 from kvv.finish import FORMATS
 from kvv.model import Surface
 from kvv.usage import SURFACES, TIERS
+from kvv.verbs.stored import PARQUET
 
 
 def test_flags_go_over_environment_over_file_over_default(tmp_path: Path) -> None:
@@ -212,4 +213,4 @@ def test_what_is_given_anew_on_resuming_is_checked_like_the_rest(tmp_path: Path)
 def test_the_lists_that_the_parser_offers_are_those_of_the_model() -> None:
     assert tuple(surface.value for surface in Surface) == SURFACES
     assert get_args(get_args(RunConfig.model_fields["tier"].annotation)[0]) == TIERS
-    assert set(REPORT_FORMATS) == set(FORMATS)
+    assert set(REPORT_FORMATS) == {*FORMATS, PARQUET}

@@ -32,10 +32,9 @@ def test_a_taken_port_is_an_error():
 
 
 def test_it_stops_while_requests_hang():
-    before = time.monotonic()
+    """It would wait for the hanging request for ever."""
     with ReferenceServer(ReferenceConfig(faults=("I10",))) as server, pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{server.base_url}/chat/completions", json={**BODY, "logprobs": True}, timeout=0.1)
-    assert time.monotonic() - before < 5
 
 
 def test_unknown_paths_and_wrong_methods(kimi):

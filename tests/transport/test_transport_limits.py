@@ -62,10 +62,8 @@ def endless(hostile: ModuleType, name: str) -> Any:
     ],
 )
 def test_an_endless_answer_is_ended_and_named(fetch: Fetch, hostile: ModuleType, name: str, kind: FaultKind) -> None:
-    started = time.perf_counter()
     received = fetch(endless(hostile, name), first_byte_timeout=0.5, request={"stream": True})
     assert received.exchange.fault.kind is kind, received.exchange.fault
-    assert time.perf_counter() - started < 5
     assert received.exchange.bytes_received < 3 * 2**20
 
 
