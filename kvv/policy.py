@@ -51,6 +51,7 @@ class Required(_Table):
 class Benchmark(_Table):
     """How one row is gated. ``metric`` "" is the suite's primary one; ``key`` names the verdict's value (default: the metric).
 
+    ``given``: only the samples whose value of that name is above 0 on both sides (schema validity where both call a tool).
     ``method`` paired compares case by case; f1 compares an F1 against official runs with their own scatter.
     ``margin`` is delta, in the metric's own unit; a parity gate needs one above 0. A regression gate fails on a shown
     loss beyond ``margin`` (default 0) and passes only where a loss of ``detect`` would have been seen with the policy's power.
@@ -59,6 +60,7 @@ class Benchmark(_Table):
     suite: Slug
     metric: str = ""
     key: str = ""
+    given: str = ""
     method: Literal["paired", "f1"] = "paired"
     mode: Mode = Mode.PARITY
     margin: Share = 0.0

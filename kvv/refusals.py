@@ -13,8 +13,16 @@ from typing import Any
 from kvv.model import Answered, Ask, Case, Evidence, Outcome, Request, Verdict
 from kvv.outcome import Standing, assess, unanswered
 
-#: fields of a body that belong to its messages: the plain request goes without
-_OWN_FIELDS = frozenset({"messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "stop"})
+#: the purpose of the plain request that is sent beside a refused one
+BESIDE = "beside"
+#: fields of a body that may be what was refused: the plain request goes without
+_OWN_FIELDS = frozenset(
+    [
+        *("messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", "stream_options", "n", "seed"),
+        *("temperature", "top_p", "max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty"),
+        *("thinking", "chat_template_kwargs", "reasoning_effort"),
+    ]
+)
 
 
 def is_refused(answered: Answered) -> bool:
@@ -22,11 +30,13 @@ def is_refused(answered: Answered) -> bool:
 
 
 def once_more(request: Request) -> Ask:
-    """The same request, and beside it the plainest one with the same model and settings."""
+    """The same request, and beside it the plainest one to the same model."""
     assert isinstance(request.body, Mapping)
-    body: dict[str, Any] = {name: value for name, value in request.body.items() if name not in _OWN_FIELDS}
+    body: dict[str, Any] = {name: value for name, value in request.body.items() if name not in _OWN_FIELDS | {"stream"}}
     body["messages"] = [{"role": "user", "content": "Reply with exactly: ready"}]
-    control = replace(request, body=body, purpose="control", expect_prompt_tokens=0)
+    body["max_tokens"] = 64
+    # never an answer of a minute ago: an account may have given out since
+    control = replace(request, body=body, stream=False, purpose=BESIDE, expect_prompt_tokens=0)
     return Ask(requests=(replace(request, purpose="confirm"), control))
 
 

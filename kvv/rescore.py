@@ -14,7 +14,6 @@ from kvv.record import RecordedSuite, policy_of, recorded_suites
 from kvv.rules import rules_for
 from kvv.schedule.stepping import judge_replies
 from kvv.store import Store
-from kvv.suite import Suite
 from kvv.workers import Workers
 
 #: samples judged at once
@@ -36,7 +35,10 @@ async def rescore(store: Store) -> tuple[int, list[Change]]:
     async with Workers() as workers:
         work = _concluded(store)
         while batch := [item for _, item in zip(range(AT_ONCE), work, strict=False)]:
-            after = await asyncio.gather(*(_replay(workers, store, recorded.suite, case) for recorded, case, _ in batch))
+            # read first: a damaged record must not leave tasks behind that nobody waits for
+            replies = [store.replies(case.id, case.sample) for _, case, _ in batch]
+            tasks = (judge_replies(workers, recorded.suite, case, found) for (recorded, case, _), found in zip(batch, replies, strict=True))
+            after = await asyncio.gather(*tasks)
             for (_, case, before), verdict in zip(batch, after, strict=True):
                 judged += verdict is not None
                 if verdict is not None and _differs(before, verdict):
@@ -82,10 +84,6 @@ def _concluded(store: Store) -> Iterator[tuple[RecordedSuite, Case, Verdict]]:
         for case_id, sample, verdict in store.verdicts(recorded.suite.id):
             if verdict.outcome not in (Outcome.SKIP, Outcome.INCONCLUSIVE) or verdict.reason.startswith("scorer-"):
                 yield recorded, replace(store.case(case_id), sample=sample), verdict
-
-
-async def _replay(workers: Workers, store: Store, suite: Suite, case: Case) -> Verdict | None:
-    return await judge_replies(workers, suite, case, store.replies(case.id, case.sample))
 
 
 def _differs(before: Verdict, after: Verdict) -> bool:

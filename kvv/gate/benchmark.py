@@ -71,6 +71,8 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
         return Ruling(decision=Outcome.INCONCLUSIVE if entry else Outcome.SKIP, reason="nothing-planned: no samples")
     if entry is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: the policy names no margin for it", reference=published)
+    if entry.given and any(name.partition("/")[0] == suite for name in evidence.server_counts):
+        return Ruling(decision=Outcome.SKIP, reason="not-gated: shipped data are judged by what the server counted")
     if suite in evidence.unfinished:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-stopped: {evidence.unfinished[suite]}")
     if not references and published is None:
@@ -79,6 +81,8 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"mixed-upstream: {evidence.mixed[suite]}")
     if stat.n_concluded == 0:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-concluded: none of {stat.n_planned} samples was answered")
+    if references and entry.given:
+        return _where_both(stat, entry, references, collector, rng)
     if references and entry.method == "f1":
         return by_f1(stat, entry, references, collector, rng)
     if published is not None and not references:
@@ -140,13 +144,18 @@ class _Reference:
     variance: float
 
 
-def reference_scores(references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None) -> dict[str, _Reference]:
-    """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is left out."""
+def reference_scores(
+    references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = ""
+) -> dict[str, _Reference]:
+    """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is left out.
+
+    ``given``: only samples with that value above 0.
+    """
     found: dict[str, list[float]] = {}
     for run in references:
         for case, samples in run.cases.items():
             if among is None or case in among:
-                found.setdefault(case, []).extend(values[key] for values in samples if key in values)
+                found.setdefault(case, []).extend(values[key] for values in samples if key in values and (not given or values.get(given, 0.0) > 0))
     return {case: _reference(values) for case, values in found.items() if values}
 
 
@@ -177,9 +186,28 @@ def _by_cases(
     kind = "interleaved" if suite in evidence.interleaved else "per-case"
     source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
     reference = ReferenceValue(value=value, n=samples, kind=kind, source=source)
-    compare = _Comparison(vendor=shared, reference=known, confidence=_confidence(entry, policy, look), rng=rng)
+    lacking = {case: score for case, score in vendor.items() if case not in known}
+    compare = _Comparison(vendor=shared, reference=known, lacking=lacking, confidence=_confidence(entry, policy, look), rng=rng)
     ruling = replace(_three_way(entry, compare, policy), reference=reference)
+    if lacking:
+        words = f"the reference has no answer to {len(lacking)} of {len(vendor)} cases, counted against and for the vendor"
+        ruling = replace(ruling, reason=f"{ruling.reason}; {words}")
     return ruling if look is None else _at_look(ruling, look, collector.asked(suite), entry, compare, policy)
+
+
+def _where_both(stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], collector: Collector, rng: np.random.Generator) -> Ruling:
+    """On the cases where both sides fulfil ``given``: a vendor that does so less often is another gate's matter (the F1's)."""
+    vendor = collector.given_scores(stat.suite)
+    known = reference_scores(references, entry.key, vendor, given=entry.given)
+    shared = {case: score for case, score in vendor.items() if case in known}
+    if not any(score.n for score in shared.values()):
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides")
+    value = sum(known[case].mean for case in shared) / len(shared)
+    samples = sum(known[case].n for case in shared)
+    source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
+    compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=_confidence(entry, collector.policy, None), rng=rng)
+    ruling = _three_way(entry, compare, collector.policy)
+    return replace(ruling, reference=ReferenceValue(value=value, n=samples, kind="per-case", source=source))
 
 
 #: what suites call the value of a right answer
@@ -223,17 +251,20 @@ def _at_look(ruling: Ruling, look: Look, asked: int, entry: Benchmark, compare: 
 class _Comparison:
     vendor: Mapping[str, CaseScore]
     reference: Mapping[str, _Reference]
+    #: cases to which the reference has no answer: it may have been right there, or wrong
+    lacking: Mapping[str, CaseScore]
     confidence: float
     rng: np.random.Generator
 
     @cached_property
     def single(self) -> bool:
         """One right-or-wrong sample a side: Tango's case."""
-        return all(s.n + s.open == 1 and s.binary and self.reference[c].n == 1 and self.reference[c].binary for c, s in self.vendor.items())
+        sides = all(s.n + s.open == 1 and s.binary and self.reference[c].n == 1 and self.reference[c].binary for c, s in self.vendor.items())
+        return sides and all(s.n + s.open == 1 and s.binary for s in self.lacking.values())
 
     @cached_property
     def opens(self) -> bool:
-        return any(s.open for s in self.vendor.values())
+        return bool(self.lacking) or any(s.open for s in self.vendor.values())
 
     @cached_property
     def _found(self) -> dict[str, tuple[list[PairedCase], Difference]]:
@@ -273,6 +304,11 @@ class _Comparison:
             # one sample shows no variance; a side without repeats leaves it unknown
             variance = score.variance + reference.variance if score.n > 1 and reference.n > 1 else 0.0
             cases.append(PairedCase(vendor=value, reference=reference.mean, cluster=score.cluster if clustered else "", variance=variance))
+        if open_as:
+            best = open_as == "best"
+            for score in self.lacking.values():
+                value = score.best if best else score.worst
+                cases.append(PairedCase(vendor=value, reference=0.0 if best else 1.0, cluster=score.cluster if clustered else "", variance=0.0))
         return cases
 
     def _difference(self, cases: Sequence[PairedCase]) -> Difference:

@@ -87,6 +87,12 @@ class CaseScore:
     unasked: int = 0
     binary: bool = True
 
+    def count(self, value: float) -> None:
+        self.n += 1
+        self.total += value
+        self.squares += value * value
+        self.binary = self.binary and value in (0.0, 1.0)
+
     @property
     def mean(self) -> float:
         return self.total / self.n
@@ -158,8 +164,11 @@ class Collector:
         self.waivers = [WaiverUse() for _ in policy.waiver]
         self.fixtures = {suite.id for suite in suites if suite.fixture}
         self._benchmarks = {suite.id for suite in suites if suite.kind is SuiteKind.BENCHMARK}
+        self._given = {b.suite: (b.key, b.given) for b in policy.benchmark if b.given}
         self._f1_keys = {b.suite: b.key or b.metric for b in policy.benchmark if b.method == "f1"}
         self._all: dict[str, dict[str, CaseScore]] = {}
+        #: as ``scores``, of the samples that fulfil a gate's ``given``; suite -> case id -> score
+        self._conditional: dict[str, dict[str, CaseScore]] = {}
 
     def add(self, case: Case, verdict: Verdict) -> None:
         self.concluded += verdict.outcome in (Outcome.PASS, Outcome.FAIL)
@@ -218,11 +227,10 @@ class Collector:
         table = self.scores.setdefault(suite, {})
         if concluded:
             for key, value in verdict.values.items():
-                score = table.setdefault(key, {}).setdefault(case.id, CaseScore(cluster=case.cluster))
-                score.n += 1
-                score.total += value
-                score.squares += value * value
-                score.binary = score.binary and value in (0.0, 1.0)
+                table.setdefault(key, {}).setdefault(case.id, CaseScore(cluster=case.cluster)).count(value)
+            key, given = self._given.get(suite, ("", ""))
+            if given and key in verdict.values and verdict.values.get(given, 0.0) > 0:
+                self._conditional.setdefault(suite, {}).setdefault(case.id, CaseScore(cluster=case.cluster)).count(verdict.values[key])
         f1_key = self._f1_keys.get(suite)
         if f1_key and verdict.outcome is not Outcome.ERROR:
             if f1_key in verdict.values:
@@ -247,6 +255,16 @@ class Collector:
     def asked(self, suite: str) -> int:
         """Samples that were sent, open ones included."""
         return sum(score.n + score.open for score in self._all.get(suite, {}).values())
+
+    def given_scores(self, suite: str) -> dict[str, CaseScore]:
+        """By case, for the value of the suite's gate with ``given``: samples that fulfil it, and open ones, which may."""
+        found = self._conditional.get(suite, {})
+        scores = {}
+        for case, every in self._all.get(suite, {}).items():
+            missing = every.open + every.unasked
+            if case in found or missing:
+                scores[case] = replace(found.get(case, CaseScore()), cluster=every.cluster, open=missing)
+        return scores
 
     def keys(self, suite: str) -> list[str]:
         return sorted(self.scores.get(suite, {}))

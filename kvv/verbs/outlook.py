@@ -35,7 +35,7 @@ class Outlook:
 def outlook(job: Job) -> Outlook | None:
     """None where the run asks no benchmark that its policy gates, or where our own endpoint's count is the gate."""
     planned = {item.suite.id: item for item in job.plan.suites if item.suite.kind is SuiteKind.BENCHMARK and item.cases}
-    entries = [entry for entry in job.policy.benchmark if entry.suite in planned]
+    entries = [entry for entry in job.policy.benchmark if entry.suite in planned and not entry.given]
     if not entries or job.in_process:
         return None
     expected = {entry.suite: _expected(planned[entry.suite], entry) for entry in entries}

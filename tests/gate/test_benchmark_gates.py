@@ -456,3 +456,72 @@ def test_rows_are_decided_alike_whatever_stands_before_them(bench: Any) -> None:
     suites = [SuiteRun(id="other", kind=SuiteKind.BENCHMARK), SuiteRun(id="bench", kind=SuiteKind.BENCHMARK)]
     among = bench.decide(bench.answers(vendor), policy(margin=0.2), suites=suites, metrics=False, stats=[other, *stats], references=refs)
     assert among.gates[-1] == alone.gates[-1]
+
+
+# --- where both sides call -----------------------------------------------------------------------------
+
+WHERE_BOTH = {"benchmark": [{"suite": "bench", "metric": "validity", "key": "valid", "given": "called", "margin": 0.05}]}
+
+
+def calls(bench: Any, pattern: list[tuple[float, float] | None]) -> list[Any]:
+    """(called, valid) of one sample a case; None: inconclusive."""
+    return [
+        bench.case(
+            f"bench/q{i}",
+            "bench",
+            area=Area.TOOLS,
+            outcome=I if found is None else P,
+            values={} if found is None else {"called": found[0], "valid": found[1]},
+        )
+        for i, found in enumerate(pattern)
+    ]
+
+
+def judged_where_both_call(bench: Any, vendor: list[tuple[float, float] | None], official: list[tuple[float, float]]) -> Any:
+    run = ReferenceRun(name="official", model="m", cases={f"bench/q{i}": [{"called": c, "valid": v}] for i, (c, v) in enumerate(official)})
+    verdicts = calls(bench, vendor)
+    concluded = sum(found is not None for found in vendor)
+    row = rate_stat("bench", "validity", successes=0, concluded=concluded, planned=len(vendor))
+    decision = bench.decide(verdicts, WHERE_BOTH, metrics=False, stats=[row], references={"bench": [run]})
+    return next(gate for gate in decision.gates if gate.id == "bench/validity")
+
+
+GOOD, BAD, SILENT = (1.0, 1.0), (1.0, 0.0), (0.0, 0.0)
+
+
+def test_broken_calls_fail_where_both_sides_call(bench: Any) -> None:
+    official = [GOOD] * 300
+    assert judged_where_both_call(bench, [GOOD] * 300, official).decision is P
+    worse = judged_where_both_call(bench, [BAD] * 40 + [GOOD] * 260, official)
+    assert (worse.decision, worse.reason.split(":")[0]) == (F, "worse-than-reference")
+
+
+def test_a_vendor_that_calls_less_often_or_elsewhere_is_another_gates_matter(bench: Any) -> None:
+    less = judged_where_both_call(bench, [SILENT] * 100 + [GOOD] * 200, [GOOD] * 300)
+    assert (less.decision, "200 cases" in less.reason) == (P, True)
+    elsewhere = judged_where_both_call(bench, [GOOD] * 200 + [BAD] * 100, [GOOD] * 200 + [SILENT] * 100)
+    assert (elsewhere.decision, "200 cases" in elsewhere.reason) == (P, True)
+    assert judged_where_both_call(bench, [SILENT] * 300, [GOOD] * 300).reason.startswith("nothing-in-common")
+
+
+def test_an_unanswered_case_may_have_been_a_broken_call(bench: Any) -> None:
+    official = [GOOD] * 300
+    assert judged_where_both_call(bench, [None] * 30 + [GOOD] * 270, official).decision is I
+    assert judged_where_both_call(bench, [None] * 30 + [BAD] * 100 + [GOOD] * 170, official).decision is F
+
+
+# --- a reference with gaps -----------------------------------------------------------------------------
+
+
+def test_cases_to_which_the_reference_has_no_answer_count_against_a_pass(bench: Any) -> None:
+    """A vendor that is wrong just where the official endpoint was silent is no proven equal."""
+    known = bench.reference({f"bench/q{i}": [1.0] for i in range(270)})
+    settings = {"benchmark": [{"suite": "bench", "margin": 0.05}], "min_paired": 0.5}
+    right = [1.0] * 300
+    wrong_there = [1.0] * 270 + [0.0] * 30
+    passed = bench.decide(bench.answers(right), settings, references={"bench": [known]})
+    assert passed.gates[0].decision is P
+    assert "the reference has no answer to 30 of 300 cases" in passed.gates[0].reason
+    assert bench.decide(bench.answers(wrong_there), settings, references={"bench": [known]}).gates[0].decision is I
+    everywhere = [0.0] * 150 + [1.0] * 150
+    assert bench.decide(bench.answers(everywhere), settings, references={"bench": [known]}).gates[0].decision is F

@@ -264,7 +264,7 @@ def test_a_request_that_is_refused_once_is_asked_again_beside_a_plain_one(case: 
     refused = answered(Choice(), status=400, error="tool_call_id is unknown")
     asked = step(case, call(run("ls")), output(), refused)
     assert isinstance(asked, Ask)
-    assert [request.purpose for request in asked.requests] == ["confirm", "control"]
+    assert [request.purpose for request in asked.requests] == ["confirm", "beside"]
     mended = verdict(step(case, call(run("ls")), output(), refused, (call()[0], call()[0])))
     assert (mended.outcome, mended.reason) == (Outcome.INCONCLUSIVE, "unstable-refusal")
     everything = verdict(step(case, call(run("ls")), output(), refused, (*refused, *refused)))
