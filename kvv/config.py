@@ -169,6 +169,10 @@ def _shard(value: str) -> str:
     return str(parse_shard(value))
 
 
+#: where keys are read from unless the user names another variable
+USUAL_KEYS = frozenset({"KVV_API_KEY", "KVV_JUDGE_API_KEY", "KVV_REFERENCE_API_KEY", NO_KEY})
+
+
 class RunConfig(BaseModel):
     """Every option of a run. Times in seconds, money in US dollars, prices per million tokens."""
 

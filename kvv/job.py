@@ -187,7 +187,9 @@ def _selected(config: RunConfig, profile: Profile, *, contract_only: bool) -> li
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ConfigError(f"SUITE: no suite {unknown[0]!r}; known: {', '.join(known)}")
-    chosen = names or ([name for name in known if name in profile.suites] if config.base_url and not contract_only else known)
+    # whoever gives a suite's data wants it asked
+    usual = [name for name in known if name in profile.suites or name in config.data]
+    chosen = names or (usual if config.base_url and not contract_only else known)
     try:
         suites = [(load_suite(name), name in names) for name in known if name in chosen]
     except SuiteError as error:

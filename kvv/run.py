@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from kvv.adapters import OWN
-from kvv.config import ConfigError, read_key
+from kvv.config import USUAL_KEYS, ConfigError, read_key
 from kvv.earlystop import EarlyStop
 from kvv.job import Job, control_request, generator_for
 from kvv.model import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
@@ -70,13 +70,18 @@ def endpoints(job: Job, base_url: str) -> dict[Role, Endpoint]:
     """Each role's URL, key and headers; a key is read from the environment and goes to its own role only."""
     config = job.config
     headers = {name: read_key(variable, required=True) or "" for name, variable in config.header_env.items()}
-    found = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=base_url, key=read_key(config.api_key_env, required=False), headers=headers)}
+    found = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=base_url, key=_key(config.api_key_env), headers=headers)}
     if config.judge_base_url:
-        key = read_key(config.judge_api_key_env, required=False)
+        key = _key(config.judge_api_key_env)
         found[Role.JUDGE] = Endpoint(role=Role.JUDGE, base_url=config.judge_base_url, key=key, headers={})
     elif job.in_process:
         found[Role.JUDGE] = Endpoint(role=Role.JUDGE, base_url=base_url, key=None, headers={})
     return found
+
+
+def _key(name: str) -> str | None:
+    """A usual variable may be unset, for an endpoint that wants no key; one that the user named must be there."""
+    return read_key(name, required=name not in USUAL_KEYS)
 
 
 def check_endpoints(job: Job, lane: str = "") -> None:

@@ -31,6 +31,11 @@ def _headline(found: Comparison) -> str:
     if found.quality:
         pairs = sum(pair.measure.primary and pair.difference is not None for suite in found.quality for pair in suite.pairs)
         parts.append(f"{len(shown)} of {pairs} differences in quality are shown" if shown else f"no difference in quality is shown in {pairs} pairs")
+        # one measure of a suite makes its order; a difference in another is a difference all the same
+        others = [pair for suite in found.quality for pair in suite.pairs if not pair.measure.primary and pair.differs]
+        if others:
+            named = list(dict.fromkeys(f"{pair.suite} ({pair.measure.label})" for pair in others))
+            parts[-1] += f", but {len(others)} in other measures: {', '.join(named[:4])}"
     if found.contract:
         broken = sum(row.only_first + row.only_second for row in found.contract)
         parts.append(f"{broken} contract cases are kept by one and broken by the other, of {sum(row.n for row in found.contract)} pairs of cases")

@@ -31,6 +31,8 @@ def judge_row(stat: Stat, collector: Collector, evidence: Evidence, rng: np.rand
     policy, suite = collector.policy, stat.suite
     entry = policy.benchmark_for(suite, stat.metric, primary=stat.primary)
     count = evidence.server_counts.get(f"{suite}/{stat.metric}", evidence.server_counts.get(suite) if stat.primary else None)
+    if entry is not None and entry.given and any(name.partition("/")[0] == suite for name in evidence.server_counts):
+        entry = None  # shipped data are judged by what the server counted
     if entry is None and count is None and not stat.primary:
         return stat, None
     ruling = _errors_first(_ruling(stat, entry, count, collector, evidence, rng), collector.errors.get(suite, 0))
@@ -71,8 +73,6 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
         return Ruling(decision=Outcome.INCONCLUSIVE if entry else Outcome.SKIP, reason="nothing-planned: no samples")
     if entry is None:
         return Ruling(decision=Outcome.SKIP, reason="not-gated: the policy names no margin for it", reference=published)
-    if entry.given and any(name.partition("/")[0] == suite for name in evidence.server_counts):
-        return Ruling(decision=Outcome.SKIP, reason="not-gated: shipped data are judged by what the server counted")
     if suite in evidence.unfinished:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-stopped: {evidence.unfinished[suite]}")
     if not references and published is None:

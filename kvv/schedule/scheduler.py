@@ -18,6 +18,7 @@ from kvv.model import Answered, Ask, Case, Credential, Done, Exec, Executed, Ide
 from kvv.outcome import LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
 from kvv.reading import Received
+from kvv.refusals import BESIDE
 from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health, repeated_by_the_case, sentence
@@ -50,6 +51,8 @@ MAX_STEPS = 2_000
 CONTROL_FRESH_S = 60.0
 #: how often the breaker asks again before it gives the endpoint up, seconds between
 BREAKER_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+#: plain requests beside refused ones that are refused in a row before the run stops
+PLAIN_REFUSALS = 5
 #: requests whose pictures are read and encoded at once: a large picture takes a hundred megabytes while it is decoded
 PICTURES_AT_ONCE = 2
 #: unwritten bytes above which no new request starts
@@ -89,6 +92,7 @@ class Scheduler:
         self._open_road.set()
         self._halt = asyncio.Event()
         self._probes = count()
+        self._refusals = 0
         self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
         self._sandbox = sandbox
         self._trees = slots()
@@ -112,7 +116,7 @@ class Scheduler:
         if not self.stop:
             found = await self._probe(BREAKER_PAUSES_S)
             if not found.spoken:
-                self._died(found, work.case.key)
+                self._died(found, work.case.key, _because(work.case))
 
     async def _take(self, queue: WorkQueue, risky: list[Work] | None) -> None:
         """Conclude works until none is left; risky ones are put aside where there is a list for them."""
@@ -264,6 +268,8 @@ class Scheduler:
             found = assess(received.exchange, received.observation)
             self._learn(found, received, request.role, work.case)
             answered = Answered(request=request, exchange=received.exchange, observation=received.observation, findings=received.findings)
+            if request.purpose == BESIDE:
+                self._plain_refused(found)
             if found.spoken or self._gives_up(found, tried, contract=contract):
                 if request.role is Role.JUDGE:
                     return self._judged(found, answered)
@@ -289,6 +295,12 @@ class Scheduler:
             limiter.answered(received.exchange.timing.first_token_ms)
         elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
             self._store.put_event("limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key})
+
+    def _plain_refused(self, found: Assessment) -> None:
+        """An account that gave out may say so with a 400: then the plainest requests are refused, one after the other."""
+        self._refusals = self._refusals + 1 if found.standing is Standing.REFUSED else 0
+        if self._refusals >= PLAIN_REFUSALS:
+            self.halt("refuses-everything", f"the endpoint refuses even the plainest request by now: {found.detail}")
 
     def _gives_up(self, found: Assessment, tried: int, *, contract: bool) -> bool:
         if not found.retry or self.stop:
@@ -348,15 +360,15 @@ class Scheduler:
             self._health.answered()
             self._store.put_event("breaker-closed", {})
         elif not self.stop:
-            self._died(last, next(iter(self._health.silent), case.key))
+            self._died(last, next(iter(self._health.silent), case.key), _because(case))
         self._open_road.set()
 
-    def _died(self, found: Assessment, after: str) -> None:
+    def _died(self, found: Assessment, after: str, because: str = "") -> None:
         """The endpoint answered before and does not answer any more."""
         died = found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR)
         if died:
             self._store.put_event("endpoint-died", {"case": after, "reason": found.reason})
-        self.halt("endpoint-died" if died else found.reason, sentence(found, started=True, after=after if died else ""))
+        self.halt("endpoint-died" if died else found.reason, sentence(found, started=True, after=after if died else "") + because)
 
     async def reach(self) -> Assessment:
         """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
@@ -391,6 +403,12 @@ class Scheduler:
                 return found
             await self._pause(max(pause, found.retry_after_s or 0.0))
         raise AssertionError("unreachable")
+
+
+def _because(case: Case) -> str:
+    """A request of ours that a service may take for an attack."""
+    own = case.inputs.get("credential", Credential.OWN) == Credential.OWN
+    return "" if own else f"; it began when {case.id} asked without the run's key"
 
 
 def _reach_pauses() -> tuple[float, ...]:

@@ -11,6 +11,7 @@ from kvv.reference import ReferenceConfig, ReferenceServer
 from kvv.store import Store
 
 KEY = "sk-canary-41d09b77aa"
+READY = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "ready"}, "finish_reason": "stop"}]}
 CHECK = ("check", "errors", "--case", "errors/key/*", "--model", "kimi-k3")
 
 
@@ -68,3 +69,18 @@ def test_without_a_key_or_with_headers_that_may_be_one_nothing_is_asked(kvv_cli:
         monkeypatch.setenv("GATEWAY", "value")
         other = kvv_cli(*CHECK, "--base-url", server.base_url, "--header-env", "X-Gateway-Auth=GATEWAY")
     assert set(checks(bare).values()) == set(checks(other).values()) == {"skip"}
+
+
+def test_a_ban_after_a_foreign_key_is_named_as_that(keyed: Any, serve: Any) -> None:
+    banned: list[int] = []
+
+    def reply(number: int, headers: dict[str, str], body: bytes) -> dict[str, Any]:
+        if KEY not in headers.get("Authorization", ""):
+            banned.append(number)
+        if banned:
+            return {"status": 401, "body": json.dumps({"error": {"message": "who are you", "type": "invalid_authentication_error"}}).encode()}
+        return {"body": json.dumps(READY).encode()}
+
+    with serve(reply) as server:
+        ran = keyed(*CHECK, "--base-url", server.url)
+    assert "it began when errors/key/missing/whole asked without the run's key" in ran.report["trouble"]
