@@ -84,7 +84,8 @@ def _by_one_run(
         if shift.low > entry.margin or shift.high < -entry.margin:
             span = f"{points(shift.low)} to {points(shift.high)}"
             return Ruling(decision=Outcome.FAIL, reason=f"trigger-rate-shifted: {measured}, interval {span}", method=method)
-    reason = f"one-official-run: F1 {shown}, and its scatter is unknown; an F1 needs a second official run (--reference twice)"
+    wanted = "a second official run (--reference twice; for kvv gate, a second accepted baseline)"
+    reason = f"one-official-run: F1 {shown}, and its scatter is unknown; an F1 needs {wanted}"
     return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=method)
 
 

@@ -146,8 +146,10 @@ def _read(path: Path) -> _Run:
 
 def _quality(run: _Run, *, every: bool) -> Iterator[Reading]:
     fixtures = {suite.id for suite in run.selected if suite.fixture}
+    # an F1 without an official run has no value: then the suite's other rows tell of it
+    valueless = {row.id for row in run.suites if row.primary and row.value is None and row.n_concluded}
     for row in run.suites:
-        if row.primary or every:
+        if every or (row.value is not None if row.id in valueless else row.primary):
             low, high = row.ci95 or (None, None)
             way = {name: row.comparability.get(name) for name in WAY}
             yield Reading(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kvv.config import RunConfig
 from kvv.gate import Forecast, GateForecast, expected_design, f1_resolves, forecast
 from kvv.job import Job, generator_for
 from kvv.looks import obstacle, plan_looks
@@ -46,7 +47,7 @@ def outlook(job: Job) -> Outlook | None:
     }
     return Outlook(
         found=forecast(job.policy, {suite: one.design for suite, one in expected.items()}, looks),
-        undecided={entry.suite: why for entry in entries if (why := _undecided(planned[entry.suite], entry))},
+        undecided={entry.suite: why for entry in entries if (why := _undecided(planned[entry.suite], entry, job.config))},
         observed=frozenset(suite for suite, one in expected.items() if one.observed),
     )
 
@@ -58,14 +59,15 @@ def _expected(item: PlannedSuite, entry: Benchmark | None) -> Any:
     return expected_design(item.suite.id, cases=len(item.cases), samples=item.n / len(item.cases), clusters=clusters, references=references, key=key)
 
 
-def _undecided(item: PlannedSuite, entry: Benchmark) -> str:
-    runs = len([run for run in item.context.references if run.cases])
+def _undecided(item: PlannedSuite, entry: Benchmark, config: RunConfig) -> str:
+    runs = len([run for run in item.context.references if run.cases]) + bool(config.reference_base_url)
     if not runs:
         return "no --reference FILE"
     if entry.method != "f1":
         return ""
     if runs < 2:
-        return "one official run, an F1 needs two"
+        shipped = item.context.dataset is not None and item.context.dataset.fixture
+        return f"{'the shipped data has ' if shipped else ''}one official run, an F1 needs two"
     return "" if f1_resolves(len(item.cases)) else f"{len(item.cases)} requests are too few for an F1"
 
 
