@@ -171,6 +171,21 @@ def test_tool_calls_are_compared_on_equal_denominators(sides: Any) -> None:
     assert (valid.samples, valid.difference.estimate) == (20, 0.0)
 
 
+def test_broken_calls_are_in_the_first_line_though_the_decision_to_call_is_the_same(sides: Any) -> None:
+    from dataclasses import replace
+
+    from kvv.compare.report import document
+
+    def side(valid: float, name: str) -> Any:
+        suite = sides.bench([1.0] * 100, suite="toolcall", key="agreeing")
+        values = {"agreeing": 1.0, "triggered": 1.0, "schema_valid": valid}
+        cases = {key: replace(case, samples=tuple(replace(sample, values=values) for sample in case.samples)) for key, case in suite.cases.items()}
+        return sides.side(replace(suite, cases=cases), name=name)
+
+    title = document(compare([side(1.0, "a"), side(0.0, "b")], np.random.default_rng(0))).title
+    assert "no difference in quality is shown in 1 pairs, but 1 in other measures: toolcall (schema valid where both call)" in title
+
+
 @pytest.mark.parametrize(
     ("estimates", "differing", "groups"),
     [

@@ -187,6 +187,21 @@ def test_a_part_of_a_run_is_no_night_of_a_series(runs: Any, call: Any, tmp_path:
     assert found["series"] == []
 
 
+def test_a_suite_whose_first_row_has_no_value_is_told_of_by_its_other_rows(runs: Any, call: Any, tmp_path: Path) -> None:
+    """An F1 without an official run."""
+    report = json.loads((runs.good / "report.json").read_text("utf-8"))
+    (row,) = [row for row in report["suites"] if row["primary"]]
+    f1 = {**row, "metric": "trigger_f1", "value": None, "ci95": None}
+    other = {**row, "metric": "schema_accuracy", "primary": False, "value": 0.97}
+    for night in ("one", "two"):
+        folder = tmp_path / "nights" / night
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(json.dumps({**report, "run_id": night, "suites": [f1, other]}), "utf-8")
+    found = json.loads(call("history", "nights", "--format", "json").out)
+    assert [(series["metric"], [v["value"] for v in series["values"]]) for series in found["series"]] == [("schema_accuracy", [0.97, 0.97])]
+    assert found["apart"] == []
+
+
 @pytest.mark.parametrize("name", ["text", "md", "html", "csv"])
 def test_every_format_shows_the_series(call: Any, folder: Path, name: str) -> None:
     said = call("history", folder, "--format", name)
