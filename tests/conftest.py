@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 import kvv.schedule.scheduler
+import kvv.workers
 from kvv.cli import main
 from kvv.runfolder import runs_under
 
@@ -62,6 +63,8 @@ def kvv_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kvv:
     for name in [name for name in os.environ if name.startswith("KVV_") and name != "KVV_SHARED"]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(kvv.schedule.scheduler, "BACKOFF_S", 0.01)
+    # a worker loads its mathematics for longer than most tests have work for it: one is enough
+    monkeypatch.setattr(kvv.workers, "_default_count", lambda: 1)
     monkeypatch.setattr(kvv.schedule.scheduler, "BREAKER_PAUSES_S", (0.05, 0.1, 0.2))
     root = tmp_path / "out"
 
