@@ -18,7 +18,7 @@ BESIDE = "beside"
 #: fields of a body that may be what was refused: the plain request goes without
 _OWN_FIELDS = frozenset(
     [
-        *("messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", "stream_options", "n", "seed"),
+        *("messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", "stream", "stream_options", "n", "seed"),
         *("temperature", "top_p", "max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty"),
         *("thinking", "chat_template_kwargs", "reasoning_effort"),
     ]
@@ -32,7 +32,7 @@ def is_refused(answered: Answered) -> bool:
 def once_more(request: Request) -> Ask:
     """The same request, and beside it the plainest one to the same model."""
     assert isinstance(request.body, Mapping)
-    body: dict[str, Any] = {name: value for name, value in request.body.items() if name not in _OWN_FIELDS | {"stream"}}
+    body: dict[str, Any] = {name: value for name, value in request.body.items() if name not in _OWN_FIELDS}
     body["messages"] = [{"role": "user", "content": "Reply with exactly: ready"}]
     body["max_tokens"] = 64
     # never an answer of a minute ago: an account may have given out since

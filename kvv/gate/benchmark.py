@@ -82,7 +82,7 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
     if stat.n_concluded == 0:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-concluded: none of {stat.n_planned} samples was answered")
     if references and entry.given:
-        return _where_both(stat, entry, references, collector, rng)
+        return _where_both(stat, entry, references, collector, evidence, rng)
     if references and entry.method == "f1":
         return by_f1(stat, entry, references, collector, rng)
     if published is not None and not references:
@@ -144,9 +144,7 @@ class _Reference:
     variance: float
 
 
-def reference_scores(
-    references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = ""
-) -> dict[str, _Reference]:
+def reference_scores(references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = "") -> dict[str, _Reference]:
     """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is left out.
 
     ``given``: only samples with that value above 0.
@@ -181,11 +179,7 @@ def _by_cases(
     shared = {case: score for case, score in vendor.items() if case in known}
     if len(shared) < policy.min_paired * len(vendor):
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases")
-    samples = sum(known[case].n for case in shared)
-    value = sum(known[case].mean for case in shared) / len(shared)
-    kind = "interleaved" if suite in evidence.interleaved else "per-case"
-    source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
-    reference = ReferenceValue(value=value, n=samples, kind=kind, source=source)
+    reference = _shown(references, [known[case] for case in shared], interleaved=suite in evidence.interleaved)
     lacking = {case: score for case, score in vendor.items() if case not in known}
     compare = _Comparison(vendor=shared, reference=known, lacking=lacking, confidence=_confidence(entry, policy, look), rng=rng)
     ruling = replace(_three_way(entry, compare, policy), reference=reference)
@@ -195,19 +189,25 @@ def _by_cases(
     return ruling if look is None else _at_look(ruling, look, collector.asked(suite), entry, compare, policy)
 
 
-def _where_both(stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], collector: Collector, rng: np.random.Generator) -> Ruling:
+def _where_both(
+    stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], collector: Collector, evidence: Evidence, rng: np.random.Generator
+) -> Ruling:
     """On the cases where both sides fulfil ``given``: a vendor that does so less often is another gate's matter (the F1's)."""
     vendor = collector.given_scores(stat.suite)
     known = reference_scores(references, entry.key, vendor, given=entry.given)
     shared = {case: score for case, score in vendor.items() if case in known}
     if not any(score.n for score in shared.values()):
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides")
-    value = sum(known[case].mean for case in shared) / len(shared)
-    samples = sum(known[case].n for case in shared)
-    source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
+    reference = _shown(references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved)
     compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=_confidence(entry, collector.policy, None), rng=rng)
-    ruling = _three_way(entry, compare, collector.policy)
-    return replace(ruling, reference=ReferenceValue(value=value, n=samples, kind="per-case", source=source))
+    return replace(_three_way(entry, compare, collector.policy), reference=reference)
+
+
+def _shown(references: Sequence[ReferenceRun], cases: Sequence[_Reference], *, interleaved: bool) -> ReferenceValue:
+    """The reference's own value over the cases compared, for the row."""
+    value = sum(case.mean for case in cases) / len(cases)
+    source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
+    return ReferenceValue(value=value, n=sum(case.n for case in cases), kind="interleaved" if interleaved else "per-case", source=source)
 
 
 #: what suites call the value of a right answer
