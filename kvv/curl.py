@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from kvv.model import Credential
+from kvv.model.words import WRONG_KEY
 from kvv.store import StoredExchange
 
 #: a longer body does not fit a line that people paste
@@ -12,7 +13,7 @@ INLINE_BYTES = 4_000
 _KEY = {
     Credential.OWN: ' -H "Authorization: Bearer $KVV_API_KEY"',
     Credential.NONE: "",
-    Credential.WRONG: ' -H "Authorization: Bearer kvv-no-such-key"',
+    Credential.WRONG: f' -H "Authorization: Bearer {WRONG_KEY}"',
 }
 
 

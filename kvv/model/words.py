@@ -77,6 +77,10 @@ class FaultKind(StrEnum):
     CANCELLED = "cancelled"
 
 
+#: a key that nobody has been given; in no form that a service could take for a leaked one
+WRONG_KEY = "kvv-no-such-key"
+
+
 class Credential(StrEnum):
     """The key a request carries: the run's own, none, or one that nobody has been given."""
 

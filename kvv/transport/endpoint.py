@@ -9,9 +9,7 @@ from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from kvv.model import Credential, Role
-
-#: a key that nobody has been given; in no form that a service could take for a leaked one
-WRONG_KEY = "kvv-no-such-key"
+from kvv.model.words import WRONG_KEY
 
 
 class EndpointError(ValueError):
