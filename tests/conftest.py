@@ -83,7 +83,7 @@ def kvv_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kvv:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real public data; tests that need it skip where it is absent."""
     folder = Path(os.environ.get("KVV_SHARED") or Path(__file__).resolve().parents[2] / "shared")

@@ -96,7 +96,7 @@ def task_row(folder: Path) -> Row:
         "repo": _repository(str(metadata.get("repository_url") or folder.name)),
         "base_commit": str(config.get("base_commit") or metadata.get("base_commit_hash") or ""),
         "problem_statement": _text(folder / "instruction.md"),
-        "patch": _first(folder, ("solution.patch", "solution/solution.patch", "solution/model.patch")),
+        "patch": _first(folder / "solution", ("solution.patch", "model.patch")),
         "test_patch": tests.get("test.patch", ""),
         "FAIL_TO_PASS": _node_ids(config.get("f2p_node_ids")),
         "PASS_TO_PASS": _node_ids(config.get("p2p_node_ids")),
@@ -120,30 +120,27 @@ def _node_ids(names: Any) -> list[str]:
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
-    for path in (folder / "tests" / "config.json", folder / "config.json"):
-        if path.is_file():
-            try:
-                parsed = json.loads(_text(path))
-            except ValueError as error:
-                raise DataError(f"{path}: not JSON: {one_line(error, 80)}") from error
-            if not isinstance(parsed, dict):
-                raise DataError(f"{path}: should be an object")
-            return parsed
-    return {}
+    path = folder / "tests" / "config.json"
+    if not path.is_file():
+        return {}
+    try:
+        parsed = json.loads(_text(path))
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {one_line(error, 80)}") from error
+    if not isinstance(parsed, dict):
+        raise DataError(f"{path}: should be an object")
+    return parsed
 
 
 def _tests(folder: Path) -> dict[str, str]:
-    """The verifier's files by their path below ``tests``; a task whose tests lie beside its ``task.toml`` is read too."""
+    """The verifier's files by their path below ``tests``."""
     root = folder / "tests"
-    paths = sorted(path for path in root.rglob("*") if path.is_file()) if root.is_dir() else [folder / "test.patch", folder / "config.json"]
     found, size = {}, 0
-    for path in paths:
-        if not path.is_file():
-            continue
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
         size += path.stat().st_size
         if size > TESTS_LIMIT:
             raise DataError(f"{root}: holds more than {TESTS_LIMIT} bytes")
-        found[path.relative_to(root if root.is_dir() else folder).as_posix()] = _text(path)
+        found[path.relative_to(root).as_posix()] = _text(path)
     return found
 
 

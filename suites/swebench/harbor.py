@@ -1,7 +1,8 @@
 """DeepSWE / Harbor tasks: the agent commits, the commit's difference is the patch, the task's own verifier runs in a separate container.
 
 The verifier's reward is the official result. The reports it was made of (CTRF or JUnit) are read here again by its own rule: the worst status
-of a test wins; an absent or skipped one failed. Source: tests/grader.py of datacurve-ai/deep-swe, v1.1.
+of a test wins; an absent or skipped one failed. A report that is missing or cannot be read is no evidence: absence then proves nothing.
+Source: tests/grader.py and tests/test.sh of datacurve-ai/deep-swe, v1.1.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from posixpath import join, split
 from shlex import quote
 from typing import Any
 
@@ -21,6 +23,8 @@ VERIFIER = "test.sh"
 REWARD = "cat /logs/verifier/reward.json 2>/dev/null || cat /logs/verifier/reward.txt"
 #: the verifier writes this first and replaces it at the end
 CRASHED = -1.0
+#: the first of these files that is there
+_FIRST = 'for f; do if [ -f "$f" ]; then exec cat < "$f"; fi; done; exit 1'
 _PUT = 'mkdir -p "$(dirname "$1")" && cat > "$1"'
 #: characters of one report; a longer one is not judged again
 REPORT_LIMIT = 16_000_000
@@ -56,16 +60,38 @@ def grade_task(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
     said = yield from _run(Command(argv=("bash", "-c", REWARD)))
     reward, applied = read_reward(said.output if said.exit_code == 0 else "")
     if reward is None or reward == CRASHED:
-        graded.reason, graded.detail = "verifier-crashed", " ".join(done.output.split())[-300:]
+        graded.reason, graded.detail = "verifier-crashed", _tail(done)
         return graded
-    reports = []
-    for name in task["reports"]:
-        reports.append((yield from _run(Command(argv=("cat", name), output_limit=REPORT_LIMIT))))
-    whole = bool(reports) and not any(report.elided for report in reports)
-    found = (case for report in reports if report.exit_code == 0 for case in read_report(report.output, task))
-    statuses = worst(found) if whole else None
-    _judge(graded, patch, reward, applied=applied, statuses=statuses, fields=fields)
+    statuses, lacking = yield from _reported(task)
+    _judge(graded, patch, reward, applied=applied, fields=fields, statuses=statuses, lacking=lacking)
+    if graded.reason == "tests-fail" and task["reports"] and lacking and not statuses:
+        # a reward of 0 that was made of nothing: the tests failed, or could not be run at all
+        graded.reason, graded.detail = "verifier-without-reports", f"{graded.detail}: {_tail(done)}"
     return graded
+
+
+def _tail(done: Executed) -> str:
+    return " ".join(done.output.split())[-300:]
+
+
+def _reported(task: Mapping[str, Any]) -> Generator[Step, Reply, tuple[dict[str, str], str]]:
+    """The worst status by node id over the reports that can be read, and why that is not all of them ("" where it is)."""
+    found: list[tuple[str, str]] = []
+    lacking = [] if task["reports"] else ["the task names no report"]
+    for name in task["reports"]:
+        done = yield from _run(read_command(name))
+        tests = read_report(done.output, task) if done.exit_code == 0 and not done.elided else None
+        if tests is None:
+            why = "missing" if done.exit_code != 0 else "too long" if done.elided else "unreadable"
+            lacking.append(f"report {name} is {why}")
+        found += tests or ()
+    return worst(found), ", ".join(lacking)
+
+
+def read_command(report: str) -> Command:
+    """The frame of v1.1 moves each report into ``reports`` beside it once the reward is written; other frames leave it in its place."""
+    folder, name = split(report)
+    return Command(argv=("bash", "-c", _FIRST, "first", join(folder, "reports", name), report), output_limit=REPORT_LIMIT)
 
 
 def _run(command: Command) -> Generator[Step, Reply, Executed]:
@@ -75,37 +101,53 @@ def _run(command: Command) -> Generator[Step, Reply, Executed]:
 
 
 def read_reward(text: str) -> tuple[float | None, bool]:
-    """The reward, None where there is none, and whether the patch applied."""
+    """The reward, None where there is none from -1 to 1, and whether the patch applied."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None, False
     fields: Mapping[str, Any] = value if isinstance(value, dict) else {"reward": value}
     reward = fields.get("reward")
-    if not isinstance(reward, int | float) or isinstance(reward, bool):
+    if not isinstance(reward, int | float) or isinstance(reward, bool) or not CRASHED <= reward <= 1:
         return None, False
     return float(reward), not fields.get("apply_failed")
 
 
-def _judge(graded: Graded, patch: str, reward: float, *, applied: bool, statuses: Mapping[str, str] | None, fields: Mapping[str, Any]) -> None:
-    """``statuses`` is None where there are no reports to read."""
+def _judge(
+    graded: Graded,
+    patch: str,
+    reward: float,
+    *,
+    applied: bool,
+    fields: Mapping[str, Any],
+    statuses: Mapping[str, str],
+    lacking: str,
+) -> None:
+    """The reward decides. The reports can contradict it by what they say; by what they leave out only where none is ``lacking``."""
     graded.official = reward == 1.0
     graded.applied = "verifier" if applied and patch.strip() else ""
     graded.tampered = tampering(patch, reference=fields["reference"], test_files=())
-    own = None
-    if statuses is not None and applied and patch.strip():
-        graded.tests = lists_of(statuses, fields["f2p"], fields["p2p"])
-        own = bool(fields["f2p"]) and not any(group["failure"] for group in graded.tests.values())
     if not patch.strip():
         graded.reason = "empty-patch"
-    elif not applied:
+        return
+    if not applied:
         graded.reason = "patch-apply-failed"
-    elif not graded.official:
-        graded.reason, graded.detail = "tests-fail", f"the verifier's reward is {reward:g}"
-    elif own is False:
-        graded.reason, graded.detail = "tests-conflict", "the verifier's reward is 1, its reports say otherwise"
+        return
+    f2p, p2p = (([test for test in fields[name] if test in statuses] if lacking else fields[name]) for name in ("f2p", "p2p"))
+    graded.tests = lists_of(statuses, f2p, p2p)
+    failed = [test for group in graded.tests.values() for test in group["failure"]]
+    graded.detail = f"the verifier's reward is {reward:g}" + (f"; {lacking}" if lacking else "")
+    if not graded.official:
+        graded.reason = "tests-fail"
+        if fields["f2p"] and not failed and not lacking:
+            graded.detail += "; its reports say that every test passed"
+    elif failed or not (fields["f2p"] or lacking):
+        graded.reason = "tests-conflict"
+        graded.detail += f"; its reports say that {failed[0]} did not pass" if failed else "; the task names no FAIL_TO_PASS test"
     elif graded.tampered:
         graded.reason, graded.detail = "tampered", f"the patch changes how tests are run: {', '.join(graded.tampered[:5])}"
+    elif not lacking:
+        graded.detail = ""
 
 
 def worst(cases: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -117,20 +159,23 @@ def worst(cases: Iterable[tuple[str, str]]) -> dict[str, str]:
     return statuses
 
 
-def read_report(text: str, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Node ids with their statuses; a report that cannot be read says nothing."""
+def read_report(text: str, task: Mapping[str, Any]) -> list[tuple[str, str]] | None:
+    """Node ids with their statuses; None for a report that cannot be read."""
     if task["format"] == JUNIT:
-        return _junit(text)
-    return _ctrf(text, by_suite=task.get("node_id") == "suite.name") if task["format"] in ("", CTRF) else iter(())
-
-
-def _ctrf(report: str, *, by_suite: bool) -> Iterator[tuple[str, str]]:
-    """``results.tests``; the id is the name, or the first suite and the name."""
+        root = _root(text)
+        return None if root is None else list(_junit(root))
+    if task["format"] not in ("", CTRF):
+        return None
     try:
-        tests = json.loads(report)["results"]["tests"]
+        tests = json.loads(text)["results"]["tests"]
     except (ValueError, RecursionError, KeyError, TypeError, IndexError):
-        return
-    for test in tests if isinstance(tests, list) else ():
+        return None
+    return list(_ctrf(tests, by_suite=task.get("node_id") == "suite.name")) if isinstance(tests, list) else None
+
+
+def _ctrf(tests: list[Any], *, by_suite: bool) -> Iterator[tuple[str, str]]:
+    """Of ``results.tests``; the id is the name, or the first suite and the name."""
+    for test in tests:
         if not isinstance(test, dict) or not (name := str(test.get("name") or "").strip()):
             continue
         suite = test.get("suite")
@@ -140,14 +185,18 @@ def _ctrf(report: str, *, by_suite: bool) -> Iterator[tuple[str, str]]:
         yield f"{place}.{name}" if place else name, PASSED if word == "passed" else SKIPPED if word in _NOT_RUN else FAILED
 
 
-def _junit(report: str) -> Iterator[tuple[str, str]]:
-    """``classname.name``. A report that defines entities says nothing."""
+def _root(report: str) -> ElementTree.Element | None:
+    """None for what is no XML, and for a report that may define entities."""
     if "<!DOCTYPE" in report or "<!ENTITY" in report:
-        return
+        return None
     try:
-        root = ElementTree.fromstring(report.encode("utf-8", "replace"))  # noqa: S314 entities are refused above
+        return ElementTree.fromstring(report.encode("utf-8", "replace"))  # noqa: S314 entities are refused above
     except (ElementTree.ParseError, ValueError, RecursionError):
-        return
+        return None
+
+
+def _junit(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
+    """``classname.name``."""
     for case in root.iter("testcase"):
         kinds = {child.tag.rpartition("}")[2] for child in case}
         status = FAILED if "failure" in kinds else ERROR if "error" in kinds else SKIPPED if "skipped" in kinds else PASSED

@@ -29,6 +29,8 @@ SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
 REQUIREMENT = "An agent that works through the endpoint resolves the issue: tests that failed pass, and those that passed still do."
 
+#: reasons of a grader that say nothing about the patch
+UNDECIDED = OPEN_REASONS | {"verifier-crashed", "verifier-without-reports"}
 #: characters of a patch that a verdict's facts keep
 PATCH_LIMIT = 400_000
 
@@ -199,7 +201,7 @@ def _open_reason(graded: Graded) -> str:
     """Why nothing was found out about the patch, "" where something was."""
     if graded.emulated and graded.reason == "test-timeout":
         return "emulated-timeout"
-    return graded.reason if graded.reason == "verifier-crashed" or graded.reason in OPEN_REASONS else ""
+    return graded.reason if graded.reason in UNDECIDED else ""
 
 
 def _facts(case: Case, went: Trajectory, graded: Graded) -> dict[str, Any]:

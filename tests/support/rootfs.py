@@ -35,16 +35,21 @@ def image(engine: Engine) -> str:
     return next((name for name in (f"localhost/{NAME}:latest", f"{NAME}:latest") if engine.image(name) is not None), "")
 
 
-def with_tree(engine: Engine, base: str, workdir: str, bundle: bytes, name: str) -> str:
-    """An image that holds a clone of the bundle at ``workdir``, as published images of instances do."""
+def with_tree(engine: Engine, base: str, workdir: str, bundle: bytes, name: str, *, files: bytes | None = None, changes: str = "") -> str:
+    """An image that holds a clone of the bundle at ``workdir``, as published images of instances do.
+
+    ``files``: a tar file that is laid over the root; ``changes``: an instruction of a Dockerfile.
+    """
     container = engine.create({"Image": base, "Cmd": ["sleep", "60"], "HostConfig": {"Ulimits": _ULIMITS}})
     try:
         engine.start(container)
         engine.put(container, "/", "b.bundle", bundle)
+        if files is not None:
+            engine.call("PUT", f"/containers/{container}/archive", files, timeout_s=120, path="/")
         script = f"rm -rf {workdir} && git clone -q -b main /b.bundle {workdir} && cd {workdir} && git remote remove origin && rm /b.bundle"
         code = engine.execute(container, {"AttachStdout": True, "AttachStderr": True, "Cmd": ["sh", "-c", script]}, lambda _: None, timeout_s=60)
         assert code == 0
-        engine.call("POST", "/commit", {}, timeout_s=120, container=container, repo=name, tag="latest")
+        engine.call("POST", "/commit", {}, timeout_s=120, container=container, repo=name, tag="latest", changes=changes)
     finally:
         engine.remove(container)
     return next(found for found in (f"localhost/{name}:latest", f"{name}:latest") if engine.image(found) is not None)
@@ -68,7 +73,7 @@ def _pack() -> bytes | None:
         for folder, folders, names in os.walk(root):
             folders[:] = [each for each in folders if each not in ("__pycache__", "test", "tests", "site-packages", "dist-packages", "idlelib")]
             files |= {os.path.join(folder, each).lstrip("/"): Path(folder, each) for each in names}
-    for needed in _libraries([path for path in files.values() if not path.is_symlink() and (path.suffix == ".so" or os.access(path, os.X_OK))]):
+    for needed in libraries([path for path in files.values() if not path.is_symlink() and (path.suffix == ".so" or os.access(path, os.X_OK))]):
         files[needed.lstrip("/")] = Path(needed).resolve()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -90,6 +95,6 @@ def _pack() -> bytes | None:
     return packed.getvalue()
 
 
-def _libraries(paths: list[Path]) -> set[str]:
+def libraries(paths: list[Path]) -> set[str]:
     said = subprocess.run(["ldd", *map(str, paths)], check=False, capture_output=True, text=True).stdout
     return {word for line in said.splitlines() for word in line.split() if word.startswith("/") and not word.endswith(":") and os.path.exists(word)}

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
+import shutil
+import subprocess
+import tarfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +51,7 @@ echo "{\\"reward\\": $reward}" > /logs/verifier/reward.json
 """
 
 
-def in_image(bundle: str, workdir: str, name: str) -> str:
+def in_image(bundle: bytes, workdir: str, name: str, *, files: bytes | None = None, changes: str = "") -> str:
     """An image with the bundle's tree; skips where containers cannot run."""
     path = socket_path()
     if path is None:
@@ -56,7 +61,7 @@ def in_image(bundle: str, workdir: str, name: str) -> str:
         base = rootfs.image(engine)
         if not base:
             pytest.skip("no image can be made of this machine's programs")
-        return rootfs.with_tree(engine, base, workdir, base64.b64decode(bundle), name)
+        return rootfs.with_tree(engine, base, workdir, bundle, name, files=files, changes=changes)
     except (EngineError, SandboxError, OSError) as error:
         pytest.skip(f"containers do not run here: {error}")
 
@@ -91,7 +96,7 @@ def worked(case: Case, commands: list[str]) -> Verdict:
 
 def test_an_instance_that_is_an_image_is_worked_on_and_graded_in_containers(instances: dict[str, Instance]) -> None:
     row = dict(instances["kvv__tasks-1"].row)
-    image = in_image(row.pop("bundle"), "/testbed", "kvv-test-testbed")
+    image = in_image(base64.b64decode(row.pop("bundle")), "/testbed", "kvv-test-testbed")
     case = case_of({**row, "image": image})
     solved = worked(case, row["right"])
     assert (solved.outcome, solved.reason, solved.facts["applied"]) == (Outcome.PASS, "", "git apply")
@@ -102,7 +107,7 @@ def test_an_instance_that_is_an_image_is_worked_on_and_graded_in_containers(inst
 
 def test_a_harbor_task_takes_commits_only_and_is_graded_by_its_own_verifier(instances: dict[str, Instance], tmp_path: Path) -> None:
     row = instances["kvv__tasks-1"].row
-    image = in_image(row["bundle"], "/app", "kvv-test-app")
+    image = in_image(base64.b64decode(row["bundle"]), "/app", "kvv-test-app")
     folder = tmp_path / "tasks" / "cycle"
     (folder / "tests").mkdir(parents=True)
     (folder / "task.toml").write_text(TASK.format(image=image))
@@ -121,3 +126,116 @@ def test_a_harbor_task_takes_commits_only_and_is_graded_by_its_own_verifier(inst
     assert (forgot.outcome, forgot.reason) == (Outcome.FAIL, "empty-patch")
     wrong = worked(case, [row["wrong"][1], commit, done])
     assert (wrong.outcome, wrong.reason) == (Outcome.FAIL, "tests-fail")
+
+
+# --- a whole task of DeepSWE -----------------------------------------------------------------------
+
+DEEP_SWE = "cattrs-partial-structuring-recovery"
+#: what the task's own tests import, taken from this environment
+PACKAGES = ("attrs", "hypothesis", "iniconfig", "packaging", "pluggy", "pygments", "pytest", "sortedcontainers", "typing_extensions")
+#: the repository asks for two more plug-ins of pytest by their options alone
+OPTIONS = """
+def pytest_addoption(parser):
+    for name in ("sort", "warmup", "warmup-iterations", "group-by"):
+        parser.addoption(f"--benchmark-{name}")
+    parser.addoption("--timeout")
+"""
+ENTRY_POINT = "[pytest11]\noptions = options_taken\n"
+
+
+def packages() -> bytes:
+    """A tar file with what the task's image has beside its repository; skips where this environment cannot give it."""
+    packed, compiled = io.BytesIO(), []
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in PACKAGES:
+            try:
+                found = distribution(name)
+            except PackageNotFoundError:
+                pytest.skip(f"{name} is not installed")
+            for file in found.files or ():
+                path = Path(str(found.locate_file(file)))
+                if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
+                    archive.add(path, f"opt/site/{file}")
+                    compiled += [path] if path.suffix == ".so" else []
+        for needed in rootfs.libraries(compiled) if compiled else ():
+            archive.add(Path(needed).resolve(), needed.lstrip("/"))
+        tee = shutil.which("tee", path=rootfs.SYSTEM_PATH)
+        if tee is None:
+            pytest.skip("tee is not installed")
+        archive.add(Path(tee).resolve(), "usr/bin/tee")
+        texts = {
+            "opt/site/options_taken.py": OPTIONS,
+            "opt/site/options_taken-1.dist-info/entry_points.txt": ENTRY_POINT,
+            "opt/site/options_taken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: options-taken\nVersion: 1\n",
+            "usr/bin/pytest": "#!/bin/sh\nexec python3 -m pytest \"$@\"\n",
+            "usr/bin/python": "#!/bin/sh\nexec python3 \"$@\"\n",
+        }
+        for name, text in texts.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text), 0o755
+            archive.addfile(entry, io.BytesIO(text.encode("ascii")))
+    return packed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def deep_swe(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The task's row in an image of this machine's programs; its base commit is the image's own, for a tree has no history."""
+    data = shared / "data/deep_swe"
+    trees = sorted(data.glob("cattrs-*.tar.gz"))
+    if not trees:
+        pytest.skip("the task of DeepSWE with its repository's tree is absent")
+    if socket_path() is None:
+        pytest.skip("no Docker-compatible socket")
+    folder = tmp_path_factory.mktemp("deep-swe")
+    tree = folder / "tree"
+    with tarfile.open(trees[0]) as archive:
+        archive.extractall(tree, filter="data")
+
+    def git(*arguments: str) -> str:
+        own = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *arguments]
+        return subprocess.run(own, cwd=tree, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q", "-b", "main")
+    git("add", "-A", "-f")
+    git("commit", "-q", "-m", "base")
+    git("bundle", "create", "-q", "x.bundle", "main")
+    base = git("rev-parse", "HEAD")
+    bundle = (tree / "x.bundle").read_bytes()
+    image = in_image(bundle, "/app", "kvv-test-cattrs", files=packages(), changes="ENV PYTHONPATH=/opt/site:/app/src")
+    task = folder / DEEP_SWE
+    shutil.copytree(data / DEEP_SWE, task)
+    config = task / "tests" / "config.json"
+    (row,) = read_swebench(task, load_spec("swebench"))
+    config.write_text(config.read_text("utf-8").replace(row["base_commit"], base), "utf-8")
+    (row,) = read_swebench(task, load_spec("swebench"))
+    assert row["base_commit"] == base
+    return {**row, "image": image}
+
+
+def commands(patch: str) -> list[str]:
+    """An agent that applies the patch, commits as the task asks and hands in."""
+    commit = "git -c user.name=a -c user.email=a@localhost commit -q --no-verify -m done"
+    apply = [f"git apply --whitespace=nowarn - <<'END_OF_PATCH'\n{patch}END_OF_PATCH", f"git add -A && {commit}"] if patch else []
+    return [*apply, f"echo {MARK}"]
+
+
+def test_a_task_of_deep_swe_is_resolved_by_its_solution(deep_swe: dict[str, Any]) -> None:
+    verdict = worked(case_of(deep_swe), commands(deep_swe["patch"]))
+    assert (verdict.outcome, verdict.reason, verdict.detail) == (Outcome.PASS, "", "")
+    assert (verdict.values["official_resolved"], verdict.facts["tampered"]) == (1.0, [])
+    counts = {name: (len(group["success"]), len(group["failure"])) for name, group in verdict.facts["tests_status"].items()}
+    assert counts == {"FAIL_TO_PASS": (69, 0), "PASS_TO_PASS": (7, 0)}
+
+
+def test_a_task_of_deep_swe_is_not_resolved_by_less(deep_swe: dict[str, Any]) -> None:
+    case = case_of(deep_swe)
+    empty = worked(case, commands(""))
+    assert (empty.outcome, empty.reason, empty.values["official_resolved"]) == (Outcome.FAIL, "empty-patch", 0.0)
+    # the solution, but for one method that then does nothing
+    apply, *rest = commands(deep_swe["patch"])
+    wrong = worked(case, [apply, "sed -i 's/if self.is_complete:/if True:/' src/cattrs/partial.py", *rest])
+    assert (wrong.outcome, wrong.reason, wrong.detail) == (Outcome.FAIL, "tests-fail", "the verifier's reward is 0")
+    groups = wrong.facts["tests_status"]
+    assert groups["FAIL_TO_PASS"]["failure"]
+    assert groups["FAIL_TO_PASS"]["success"]
+    assert groups["PASS_TO_PASS"]["failure"] == []

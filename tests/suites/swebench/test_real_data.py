@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +15,10 @@ from hypothesis import strategies as st
 from kvv.data import DataError, load
 from kvv.data.spec import load_spec
 from kvv.data.swebench import from_rows, read_swebench
-from kvv.model import Case, Done, Exec, Executed, Outcome, Reply, Step
+from kvv.model import Case, Done, Exec, Executed, Outcome, Reply, Verdict
+from kvv.suite import Dataset
 from kvv.suites.swebench.grading import status_lists
-from kvv.suites.swebench.harbor import lists_of, read_report, read_reward, worst
+from kvv.suites.swebench.harbor import lists_of, read_command, read_report, read_reward, worst
 from kvv.suites.swebench.instance import directives, image_of
 from kvv.suites.swebench.logs import END, START, parse
 from kvv.suites.swebench.prompts import MARK
@@ -121,13 +125,16 @@ def test_names_of_images_and_arguments_of_test_commands() -> None:
 TASK = "cattrs-partial-structuring-recovery"
 
 
-def task(shared: Path, *, verifier: bool = True) -> Case:
-    dataset = load("swebench", path=shared / "data/deep_swe")
-    rows = [dict(row) for row in dataset.rows]
-    if verifier:
-        rows[0]["task"] = {**rows[0]["task"], "files": {**rows[0]["task"]["files"], "test.sh": "exit 0"}}
-    (case,) = SUITE.cases(context(dataset=type(dataset)(rows=rows, origin="x", revision="x")))
+def case_of(row: Mapping[str, Any]) -> Case:
+    (case,) = SUITE.cases(context(dataset=Dataset(rows=[row], origin="x", revision="x")))
     return case
+
+
+def task(shared: Path) -> Case:
+    if not (shared / "data/deep_swe").is_dir():
+        pytest.skip("the task of DeepSWE is absent")
+    (row,) = load("swebench", path=shared / "data/deep_swe").rows
+    return case_of(row)
 
 
 def test_a_real_task_of_deep_swe_parses(shared: Path) -> None:
@@ -141,11 +148,17 @@ def test_a_real_task_of_deep_swe_parses(shared: Path) -> None:
     assert (inputs["limits"]["agent_s"], inputs["task_files"]["verifier_s"]) == (5_400, 1_800)
     assert inputs["task_files"]["reports"] == ["/logs/verifier/base.xml", "/logs/verifier/new.xml"]
     assert "commit" in inputs["task"]
-    assert task(shared, verifier=False).inputs["unusable"] == "the task has no tests/test.sh"
+    assert inputs["unusable"] == ""
+    assert {"test.sh", "test.patch", "grader.py", "config.json"} <= inputs["task_files"]["files"].keys()
+    assert inputs["grade"]["reference"].startswith("diff --git a/")
+    (row,) = load("swebench", path=shared / "data/deep_swe").rows
+    files = {name: text for name, text in row["task"]["files"].items() if name != "test.sh"}
+    assert case_of({**row, "task": {**row["task"], "files": files}}).inputs["unusable"] == "the task has no tests/test.sh"
 
 
 def statuses(reports: list[str], **task: str) -> dict[str, str]:
-    return worst(each for report in reports for each in read_report(report, task))
+    found = [read_report(report, task) for report in reports]
+    return worst(each for tests in found if tests is not None for each in tests)
 
 
 def xml(tests: dict[str, str]) -> str:
@@ -177,8 +190,9 @@ def test_the_tasks_own_rule_absent_or_skipped_failed_and_the_worst_status_wins(s
 
 
 @pytest.mark.parametrize("report", ["", "<a", '<!DOCTYPE x [<!ENTITY e "x">]><testsuite><testcase name="&e;"/></testsuite>', "\x00", "<a>" * 5_000])
-def test_a_report_that_cannot_be_read_says_nothing(report: str) -> None:
-    assert statuses([report], format="junit") == {}
+def test_a_report_that_cannot_be_read_is_none_and_one_without_tests_is_empty(report: str) -> None:
+    assert read_report(report, {"format": "junit"}) is None
+    assert read_report("<testsuites/>", {"format": "junit"}) == []
 
 
 def ctrf(*tests: object) -> str:
@@ -202,8 +216,8 @@ def test_ctrf_reports_give_names_or_names_with_their_first_suite() -> None:
     named = {"src/a.test.ts.parses a flag": "PASSED", "src/a.test.ts.parses two": "FAILED", **others}
     assert statuses([ctrf(*VITEST)], format="ctrf", node_id="suite.name") == named
     assert statuses([ctrf(*VITEST)], format="", node_id="suite.name") == named
-    assert statuses([ctrf(*VITEST)], format="tap") == {}
-    assert statuses([ctrf(*VITEST)], format="junit") == {}
+    assert read_report(ctrf(*VITEST), {"format": "tap"}) is None
+    assert read_report(ctrf(*VITEST), {"format": "junit"}) is None
 
 
 def test_in_ctrf_too_the_worst_status_wins_and_an_unknown_word_is_a_failure() -> None:
@@ -216,10 +230,11 @@ def test_in_ctrf_too_the_worst_status_wins_and_an_unknown_word_is_a_failure() ->
 
 
 @pytest.mark.parametrize(
-    "report", ["", "{", "[]", '{"results": 1}', '{"results": {"tests": {"a": 1}}}', '{"results": {"tests": [1, null]}}', "[" * 9_999]
+    "report", ["", "{", "[]", '{"results": 1}', '{"results": {"tests": {"a": 1}}}', "[" * 9_999]
 )
-def test_a_ctrf_report_that_cannot_be_read_says_nothing(report: str) -> None:
-    assert statuses([report], format="ctrf", node_id="suite.name") == {}
+def test_a_ctrf_report_that_cannot_be_read_is_none_and_one_without_tests_is_empty(report: str) -> None:
+    assert read_report(report, {"format": "ctrf", "node_id": "suite.name"}) is None
+    assert read_report('{"results": {"tests": [1, null]}}', {"format": "ctrf", "node_id": "suite.name"}) == []
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
@@ -236,30 +251,28 @@ def test_a_reward_is_read_from_either_file(text: str, reward: tuple[float, bool]
     assert read_reward(text) == reward
 
 
-@pytest.mark.parametrize("text", ["", "x", '{"reward": "1"}', "true", "[" * 50_000])
+@pytest.mark.parametrize("text", ["", "x", '{"reward": "1"}', "true", "[" * 50_000, "NaN", "1e999", "-2", "1.5", "1" + "0" * 400])
 def test_what_is_no_reward_is_none(text: str) -> None:
     assert read_reward(text)[0] is None
 
 
-def graded(case: Case, reward: str, patch: str = "diff --git a/src/x.py b/src/x.py\n", code: int | None = 0) -> Step:
-    """Plays the agent's end, the collection and the verifier with these results."""
+Report = Callable[[str], Executed]
+
+
+def ended(case: Case, reward: str, patch: str, report: Report) -> Verdict:
+    """Plays the agent's end, the collection and the verifier; ``report`` gives what reading the report of a name gives."""
     history: list[Reply] = [call(run("done")), output(f"{MARK}\n"), output(patch)]
     while True:
         found = SUITE.step(case, history)
         if isinstance(found, Done):
-            return found
+            return found.verdict
         assert isinstance(found, Exec)
         last = found.command.argv
-        grade = case.inputs["grade"]
-        if last == ("bash", "/tests/test.sh"):
-            history.append(Executed(exit_code=code, output="log", timed_out=code is None))
-        elif "reward" in last[-1]:
+        assert found.tree == "grade"
+        if "/logs/verifier/reward.json" in last[-1]:
             history.append(output(reward))
-        elif last[0] == "cat":
-            history.append(output(xml(dict.fromkeys([*grade["f2p"], *grade["p2p"]], ""))))
         else:
-            assert found.tree == "grade"
-            history.append(output())
+            history.append(report(last[-1]) if last[-1] in case.inputs["task_files"]["reports"] else output())
 
 
 @pytest.mark.parametrize(
@@ -275,39 +288,94 @@ def graded(case: Case, reward: str, patch: str = "diff --git a/src/x.py b/src/x.
     ],
 )
 def test_a_task_is_worth_what_its_verifier_says(shared: Path, reward: str, patch: str, outcome: Outcome, reason: str) -> None:
-    found = graded(task(shared), reward, patch)
-    assert isinstance(found, Done)
-    assert (found.verdict.outcome, found.verdict.reason) == (outcome, reason)
+    case = task(shared)
+    grade = case.inputs["grade"]
+    told = output(xml(dict.fromkeys([*grade["f2p"], *grade["p2p"]], "")))
+    verdict = ended(case, reward, patch, lambda _: told)
+    assert (verdict.outcome, verdict.reason) == (outcome, reason)
 
 
-@pytest.mark.parametrize(
-    ("report", "elided", "outcome", "reason"),
-    [
-        (ctrf({"suite": "s", "name": "a", "status": "passed"}, {"suite": "s", "name": "b", "status": "passed"}), 0, Outcome.PASS, ""),
-        (ctrf({"suite": "s", "name": "a", "status": "passed"}, {"suite": "s", "name": "b", "status": "failed"}), 0, Outcome.FAIL, "tests-conflict"),
-        (ctrf({"suite": "s", "name": "a", "status": "passed"}), 0, Outcome.FAIL, "tests-conflict"),
-        ('{"results": {"tests": [', 5, Outcome.PASS, ""),
-    ],
-)
-def test_a_reward_of_one_is_held_against_the_tasks_own_ctrf_report(tmp_path: Path, report: str, elided: int, outcome: Outcome, reason: str) -> None:
-    folder = tmp_path / "flags"
+PATCH = "diff --git a/x.ts b/x.ts\n"
+MISSING = Executed(exit_code=1, output="cat: /logs/verifier/new.json: No such file or directory\n")
+
+
+def told(**tests: str) -> Executed:
+    return output(ctrf(*({"suite": "s", "name": name, "status": status} for name, status in tests.items())))
+
+
+def flags(folder: Path, *reports: str) -> Case:
+    """A task with the tests ``s.a`` (fails at the base) and ``s.b`` (passes there)."""
     (folder / "tests").mkdir(parents=True)
     (folder / "task.toml").write_text('[environment]\ndocker_image = "x"\n')
     (folder / "instruction.md").write_text("Add flags.")
     (folder / "tests" / "test.sh").write_text("exit 0")
-    grade = {"node_id": "suite.name", "tool_label": "vitest", "reports": ["/logs/verifier/new.json"]}
+    grade = {"node_id": "suite.name", "tool_label": "vitest", "reports": list(reports)}
     (folder / "tests" / "config.json").write_text(json.dumps({"f2p_node_ids": [" s.a ", "s.a"], "p2p_node_ids": ["s.b"], "grade": grade}))
-    dataset = load("swebench", path=tmp_path)
-    (case,) = SUITE.cases(context(dataset=dataset))
-    history: list[Reply] = [call(run("done")), output(f"{MARK}\n"), output("diff --git a/x.ts b/x.ts\n")]
-    while not isinstance(found := SUITE.step(case, history), Done):
-        assert isinstance(found, Exec)
-        last = found.command.argv
-        said = '{"reward": 1}' if "reward" in last[-1] else report if last[0] == "cat" else ""
-        history.append(output(said, elided=elided if last[0] == "cat" else 0))
-    assert (found.verdict.outcome, found.verdict.reason) == (outcome, reason)
-    if not elided:
-        assert found.verdict.facts["tests_status"]["FAIL_TO_PASS"]["success"] == ["s.a"]
+    (row,) = load("swebench", path=folder).rows
+    return case_of(row)
+
+
+@pytest.mark.parametrize(
+    ("reward", "base", "new", "reason", "failed", "detail"),
+    [
+        (1, told(b="passed"), told(a="passed"), "", [], ""),
+        (1, told(b="passed"), told(a="failed"), "tests-conflict", ["s.a"], "the verifier's reward is 1; its reports say that s.a did not pass"),
+        (1, told(b="passed"), told(), "tests-conflict", ["s.a"], "the verifier's reward is 1; its reports say that s.a did not pass"),
+        (0, told(b="passed"), told(a="failed"), "tests-fail", ["s.a"], "the verifier's reward is 0"),
+        (0, told(b="passed"), told(a="passed"), "tests-fail", [], "the verifier's reward is 0; its reports say that every test passed"),
+        # no evidence: the reward decides
+        (1, MISSING, MISSING, "", [], "the verifier's reward is 1; report new.json is missing, report /l/base.json is missing"),
+        (1, told(b="passed"), MISSING, "", [], "the verifier's reward is 1; report new.json is missing"),
+        (1, told(b="passed"), output("{"), "", [], "the verifier's reward is 1; report new.json is unreadable"),
+        (1, told(b="passed"), output("{", elided=5), "", [], "the verifier's reward is 1; report new.json is too long"),
+        (0, told(b="passed"), MISSING, "tests-fail", [], "the verifier's reward is 0; report new.json is missing"),
+        # evidence, although there could be more
+        (1, told(b="failed"), MISSING, "tests-conflict", ["s.b"],
+         "the verifier's reward is 1; report new.json is missing; its reports say that s.b did not pass"),
+    ],
+)  # fmt: skip
+def test_the_reward_decides_and_only_what_a_report_says_contradicts_it(
+    tmp_path: Path, reward: int, base: Executed, new: Executed, reason: str, failed: list[str], detail: str
+) -> None:
+    case = flags(tmp_path / "flags", "new.json", "/l/base.json")
+    verdict = ended(case, str(reward), PATCH, {"new.json": new, "/l/base.json": base}.__getitem__)
+    assert (verdict.outcome, verdict.reason, verdict.detail) == (Outcome.FAIL if reason else Outcome.PASS, reason, detail)
+    assert verdict.facts["official_resolved"] is (reward == 1)
+    assert [test for group in verdict.facts["tests_status"].values() for test in group["failure"]] == failed
+
+
+def test_a_reward_of_0_that_no_report_explains_concludes_nothing(tmp_path: Path) -> None:
+    """The verifier counts each absent test as failed, also where none could be run."""
+    case = flags(tmp_path / "flags", "new.json", "/l/base.json")
+    verdict = ended(case, '{"reward": 0}', PATCH, lambda _: MISSING)
+    assert (verdict.outcome, verdict.reason, verdict.values) == (Outcome.INCONCLUSIVE, "verifier-without-reports", {})
+    assert verdict.detail.startswith("the verifier's reward is 0; report new.json is missing, report /l/base.json is missing")
+    empty = ended(case, '{"reward": 0}', "", lambda _: MISSING)
+    assert (empty.outcome, empty.reason) == (Outcome.FAIL, "empty-patch")
+
+
+def test_a_task_that_names_no_report_is_worth_its_reward(tmp_path: Path) -> None:
+    case = flags(tmp_path / "flags")
+    verdict = ended(case, '{"reward": 1}', PATCH, lambda _: MISSING)
+    assert (verdict.outcome, verdict.detail) == (Outcome.PASS, "the verifier's reward is 1; the task names no report")
+    verdict = ended(case, '{"reward": 0}', PATCH, lambda _: MISSING)
+    assert (verdict.outcome, verdict.reason, verdict.detail) == (Outcome.FAIL, "tests-fail", "the verifier's reward is 0; the task names no report")
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_report_is_found_where_the_frame_has_moved_it_or_where_it_was_written(tmp_path: Path, moved: bool) -> None:
+    """The command that reads a report, run on a folder as the frame leaves it."""
+
+    def read(report: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(read_command(report).argv, check=False, capture_output=True, text=True, cwd=tmp_path)
+
+    name = tmp_path / "logs" / "base.xml"
+    place = name.parent / "reports" / "base.xml" if moved else name
+    place.parent.mkdir(parents=True)
+    place.write_text("<testsuites/>")
+    found = [read(str(name)), read("logs/base.xml")]
+    assert [(done.returncode, done.stdout) for done in found] == [(0, "<testsuites/>")] * 2
+    assert [read(str(wrong)).returncode for wrong in (f"{name}x", name.parent, "-")] == [1] * 3
 
 
 def test_only_commits_count(shared: Path) -> None:
