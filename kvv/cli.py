@@ -15,6 +15,7 @@ from types import FrameType
 from kvv import __version__
 from kvv.options import Parser, add_output_options, add_run_options, add_vendors_options
 from kvv.options_compared import add_compared_verbs
+from kvv.plugins import registered
 from kvv.usage import ConfigError
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
@@ -182,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     with _termination_interrupts():
         try:
+            _warn_of_plugins()
             return _main(argv)
         except KeyboardInterrupt as interruption:
             print(f"kvv: {str(interruption) or 'interrupted'}", file=sys.stderr)
@@ -208,6 +210,17 @@ def _main(argv: Sequence[str] | None) -> int:
         text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
         print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
         return EXIT_HARNESS
+
+
+def _warn_of_plugins() -> None:
+    """One line for each plug-in that no command can use."""
+    if not any(registered()):
+        return
+    from kvv.report.escape import plain
+    from kvv.suite import plugged
+
+    for broken in plugged()[1]:
+        print(plain(f"warning: skipped {' '.join(broken.split())[:300]}"), file=sys.stderr)
 
 
 @contextmanager

@@ -10,16 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 from kvv.answers import KeyEntry
 from kvv.model import Answered, Area, Ask, Case, Done, History, Level, Reply, Request, Stat, Step, Verdict
 from kvv.outcome import unanswered
+from kvv.plugins import registered
 from kvv.profile import Profile, ThinkMode
 from kvv.refusals import confirmed, is_refused, once_more
 from kvv.tokens import Tokenizer
+from kvv.usage import ConfigError
 
 
 class SuiteKind(StrEnum):
@@ -262,7 +264,7 @@ BUILT_IN: Mapping[str, str] = {
 }
 
 
-class SuiteError(ValueError):
+class SuiteError(ConfigError):
     """A suite that does not exist; the message is one line."""
 
 
@@ -272,12 +274,39 @@ def load_suite(name: str) -> Suite:
         suite_class = getattr(import_module(f"kvv.suites.{name}.suite"), BUILT_IN[name])
         suite: Suite = suite_class()
         return suite
-    for entry in entry_points(group="kvv.suites"):
-        if entry.name == name:
-            plugged: Suite = entry.load()()
-            return plugged
+    if name in (found := plugged()[0]):
+        return found[name]()
     raise SuiteError(f"no suite {name!r}; known: {', '.join(suite_ids())}")
 
 
 def suite_ids() -> list[str]:
-    return [*BUILT_IN, *sorted(entry.name for entry in entry_points(group="kvv.suites") if entry.name not in BUILT_IN)]
+    return [*BUILT_IN, *sorted(plugged()[0])]
+
+
+@cache
+def plugged() -> tuple[Mapping[str, Callable[[], Suite]], Sequence[str]]:
+    """What makes other packages' suites, by id; and one line for each plug-in that cannot be used, which everybody does without."""
+    found: dict[str, Callable[[], Suite]] = {}
+    entries, broken = registered()
+    for entry in entries:
+        try:
+            make = entry.load()
+            why = _unfit(entry.name, make())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 another package's code may raise anything
+            why = f"{type(error).__name__}: {error}"
+        if not why and entry.name in {*BUILT_IN, *found}:
+            why = "there is another suite of this name"
+        if why:
+            broken.append(f"plug-in {entry.name!r} ({entry.value}): {why}")
+        else:
+            found[entry.name] = make
+    return found, broken
+
+
+def _unfit(name: str, made: object) -> str:
+    if not isinstance(made, Suite):
+        return f"it gives a {type(made).__name__}, not a kvv.suite.Suite"
+    absent = [each for each in ("id", "title", "kind", "areas") if not hasattr(made, each)]
+    if absent:
+        return f"its suite has no {absent[0]!r}"
+    return "" if made.id == name else f"its suite has the id {made.id!r}"

@@ -51,15 +51,19 @@ class Bubblewrap(Sandbox):
         self._limits = limits or Limits()
         self._folder = RunFolder()
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
+        found = shutil.which(PROGRAM)
+        #: found once: what was tried is what runs commands, whose environment has another PATH
+        self._program = os.path.abspath(found) if found else ""
 
     def missing(self) -> str:
-        if shutil.which(PROGRAM) is None:
+        if not self._program:
             return f"{INSTALL} is not installed"
         try:
             with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _Told() as told:
-                session = _Session(Path(name), self._limits, self._slots)
+                session = _Session(self._program, Path(name), self._limits, self._slots)
                 tried = subprocess.run(  # noqa: S603 our own command line
                     session.argv(PROBE, told),
+                    executable=self._program,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -69,13 +73,13 @@ class Bubblewrap(Sandbox):
                     **_identity(),
                 )
         except (OSError, subprocess.SubprocessError) as error:
-            return f"{PROGRAM} does not run ({error})"
+            return f"{self._program} does not run ({error})"
         said = " ".join(tried.stdout.decode("utf-8", "replace").split())
         if tried.returncode == 9:
             return f"{said} is not installed"
         if "nknown option" in said:
             return "bubblewrap 0.8 or newer is needed"
-        return "" if tried.returncode == 0 else f"{PROGRAM} does not run here ({said[:200]})"
+        return "" if tried.returncode == 0 else f"{self._program} does not run here ({said[:200]})"
 
     def refuses(self, workspace: Workspace) -> str:
         return "" if workspace.bundle else ONLY_BUNDLES
@@ -84,7 +88,8 @@ class Bubblewrap(Sandbox):
         if refusal := self.refuses(workspace):
             raise SandboxError(refusal)
         try:
-            return _Session(await asyncio.to_thread(self._folder.new), self._limits, self._slots, workspace.workdir)
+            folder = await asyncio.to_thread(self._folder.new)
+            return _Session(self._program, folder, self._limits, self._slots, workspace.workdir)
         except OSError as error:
             raise SandboxError(f"no folder for a sandbox: {error}") from error
 
@@ -93,7 +98,8 @@ class Bubblewrap(Sandbox):
 
 
 class _Session(Session):
-    def __init__(self, folder: Path, limits: Limits, slots: asyncio.Semaphore, workdir: str = "/testbed") -> None:
+    def __init__(self, program: str, folder: Path, limits: Limits, slots: asyncio.Semaphore, workdir: str = "/testbed") -> None:
+        self._program = program
         self._folder = folder
         self._limits = limits
         self._slots = slots
@@ -118,11 +124,11 @@ class _Session(Session):
         try:
             with _Told() as told:
                 argv = self.argv(command.argv, told)
-                options: dict[str, Any] = {"pass_fds": told.descriptors, "cwd": "/", "env": {}, **_identity()}
+                options: dict[str, Any] = {"executable": self._program, "pass_fds": told.descriptors, "cwd": "/", "env": {}, **_identity()}
                 ended = await run(Launch(argv=argv, stdin=command.stdin, options=options, started=told.given), bounds)
                 status = await asyncio.to_thread(told.said)
         except OSError as error:
-            raise SandboxError(f"{PROGRAM} cannot be started: {error}") from error
+            raise SandboxError(f"{self._program} cannot be started: {error}") from error
         if not ended.killed and _exit_code(status) is None:
             raise SandboxError(f"{PROGRAM} failed: {' '.join(ended.output.split())[-300:]}")
         code = None if ended.killed == "time" else _exit_code(status) if not ended.killed else 137
@@ -136,7 +142,8 @@ class _Session(Session):
         )
 
     def argv(self, command: tuple[str, ...], told: _Told) -> list[str]:
-        """What the machine looks like outside is told through a descriptor: a command line can be read inside (/proc/1/cmdline)."""
+        """What the machine looks like outside, the program's own place included, is told through a descriptor or not at all: a command line can
+        be read inside (/proc/1/cmdline)."""
         limits = self._limits
         limited = ["bash", "-c", _LIMITED, "limits", str(limits.processes), str(limits.memory // 1024), str(limits.file // 1024)]
         told.tell([*_namespaces(), *self._mounts(), *_environment()])
