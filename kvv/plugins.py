@@ -16,7 +16,7 @@ def registered() -> tuple[list[EntryPoint], list[str]]:
             if GROUP not in (distribution.read_text("entry_points.txt") or ""):
                 continue
             entries = list(distribution.entry_points.select(group=GROUP))
-        except Exception as error:  # noqa: BLE001 another package's metadata: whatever reading it raises is no fault of ours
+        except Exception as error:  # noqa: BLE001 what reading it raises is no fault of ours
             malformed.append(f"entry points of {_name(distribution)}: {type(error).__name__}: {error}")
             continue
         for entry in entries:

@@ -49,7 +49,9 @@ def install(place: Path, name: str, entry_points: str) -> None:
 
 
 def kvv(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KVV_")} | {"PYTHONPATH": str(place)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KVV_")} | {
+        "PYTHONPATH": str(place)
+    }
     argv = [sys.executable, "-m", "kvv.cli", *arguments]
     return subprocess.run(argv, cwd=place, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
@@ -68,7 +70,9 @@ def warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_every_command_names_a_plugin_that_cannot_be_imported_and_goes_on(place: Path, arguments: tuple[str, ...]) -> None:
+def test_every_command_names_a_plugin_that_cannot_be_imported_and_goes_on(
+    place: Path, arguments: tuple[str, ...]
+) -> None:
     install(place, "gone", "[kvv.suites]\nelsewhere = module_that_does_not_exist:Suite\n")
     done = kvv(place, *arguments)
     assert done.returncode == 0, done.stderr
@@ -80,8 +84,19 @@ def test_every_command_names_a_plugin_that_cannot_be_imported_and_goes_on(place:
 
 
 def test_whatever_is_wrong_with_one_the_others_are_there(place: Path) -> None:
-    lines = ["good = good_suite:Good", "other = good_suite:Good", "titleless = good_suite:Titleless", "abstract = good_suite:Abstract"]
-    lines += ["leaves = good_suite:leaves", "text = good_suite:text", "module = good_suite", "absent = good_suite:Absent", "odd = no name!"]
+    lines = [
+        "good = good_suite:Good",
+        "other = good_suite:Good",
+        "titleless = good_suite:Titleless",
+        "abstract = good_suite:Abstract",
+    ]
+    lines += [
+        "leaves = good_suite:leaves",
+        "text = good_suite:text",
+        "module = good_suite",
+        "absent = good_suite:Absent",
+        "odd = no name!",
+    ]
     lines += ["params = good_suite:Good"]
     usual = kvv(place, "serve", "--help")
     assert (usual.returncode, usual.stderr) == (0, "")
@@ -109,7 +124,9 @@ def test_whatever_is_wrong_with_one_the_others_are_there(place: Path) -> None:
         assert line.startswith(told)
 
 
-def test_metadata_that_cannot_be_read_is_named_where_it_speaks_of_suites(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_that_cannot_be_read_is_named_where_it_speaks_of_suites(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(place, "torn", "[kvv.suites]\nno assignment here\n")
     install(place, "unrelated", "[console_scripts]\nno assignment here\n")
     install(place, "fine", "[kvv.suites]\ngood = good_suite:Good\n")

@@ -48,7 +48,9 @@ def ran(sandbox: Sandbox, workspace: Workspace, script: str) -> str:
     return asyncio.run(whole())
 
 
-def test_commands_run_by_the_bwrap_that_was_tried(elsewhere: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run_by_the_bwrap_that_was_tried(
+    elsewhere: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sandbox = choose("bwrap", workspace)
     # neither a later PATH nor the system's own program counts any more
     monkeypatch.setenv("PATH", SYSTEM_PATH)

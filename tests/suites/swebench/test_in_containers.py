@@ -167,8 +167,8 @@ def packages() -> bytes:
             "opt/site/options_taken.py": OPTIONS,
             "opt/site/options_taken-1.dist-info/entry_points.txt": ENTRY_POINT,
             "opt/site/options_taken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: options-taken\nVersion: 1\n",
-            "usr/bin/pytest": "#!/bin/sh\nexec python3 -m pytest \"$@\"\n",
-            "usr/bin/python": "#!/bin/sh\nexec python3 \"$@\"\n",
+            "usr/bin/pytest": '#!/bin/sh\nexec python3 -m pytest "$@"\n',
+            "usr/bin/python": '#!/bin/sh\nexec python3 "$@"\n',
         }
         for name, text in texts.items():
             entry = tarfile.TarInfo(name)
