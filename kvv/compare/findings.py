@@ -12,6 +12,8 @@ from kvv.report.document import Section, Table
 
 #: begins the names of questions of ours that are no case, such as the first one to an endpoint
 PROBES = "kvv/"
+#: begins the names of the contract's gates
+CONTRACT = "contract/"
 #: what one side breaks, and sides that break something, that one sentence names
 NAMED, SIDES_NAMED = 2, 3
 
@@ -66,17 +68,17 @@ def _outcome(side: Side, result: RuleResult | None, cases: Sequence[str]) -> Out
     return Outcome.PASS if any(sample.concluded for case in known for sample in case.samples) else Outcome.INCONCLUSIVE
 
 
-def section(lines: Sequence[RuleLine], labels: Sequence[str]) -> Section:
+def section(lines: Sequence[RuleLine], labels: Sequence[str], title: str = "Passive rules") -> Section:
     """Rule, level and how many answers each side broke it in."""
     if not lines:
-        return Section(title="Passive rules", notes=("No rule objected to any answer.",))
+        return Section(title=title, notes=("No rule objected to any answer.",))
     rows = [
         (line.rule, line.area.value, line.level.value, *map(_cell, line.seen, line.outcomes), next(seen.message for seen in line.seen if seen))
         for line in lines
     ]
     table = Table(name="rules", columns=("rule", "area", "level", *labels, "what it says"), rows=tuple(rows))
     notes = ("Rules look at every answer, benchmarks included. A must-level rule that is broken fails the contract.",)
-    return Section(title="Passive rules", notes=notes, tables=(table,))
+    return Section(title=title, notes=notes, tables=(table,))
 
 
 def _cell(seen: RuleResult | None, outcome: Outcome) -> str:
@@ -105,15 +107,16 @@ def as_data(lines: Sequence[RuleLine], labels: Sequence[str]) -> list[dict[str, 
 
 
 def broken(side: Side) -> list[str]:
-    """What fails the run's contract: rules by how many answers broke them, then cases."""
-    rules = sorted((result for result in side.findings or () if result.breaks), key=lambda result: -result.exchanges)
-    cases = [case_id for suite in side.suites.values() for case_id, case in suite.cases.items() if case.breaks]
+    """What fails the run's contract gates: rules by how many answers broke them, then cases. A waived gate fails nothing."""
+    areas = {gate.area for gate in side.gates if gate.decision is Outcome.FAIL and gate.id.startswith(CONTRACT)}
+    rules = sorted((result for result in side.findings or () if result.breaks and result.area in areas), key=lambda result: -result.exchanges)
+    cases = [case_id for suite in side.suites.values() for case_id, case in suite.cases.items() if case.breaks and case.area in areas]
     return [*(f"{result.rule} ({result.answers})" for result in rules), *cases]
 
 
 def failed(side: Side) -> list[str]:
     """Gates that the run failed, those apart that its contract explains."""
-    return [gate.id for gate in side.gates if gate.decision is Outcome.FAIL and not gate.id.startswith("contract/")]
+    return [gate.id for gate in side.gates if gate.decision is Outcome.FAIL and not gate.id.startswith(CONTRACT)]
 
 
 def who_fails(sides: Sequence[Side], names: Sequence[str]) -> list[str]:
@@ -121,13 +124,20 @@ def who_fails(sides: Sequence[Side], names: Sequence[str]) -> list[str]:
     told = [
         f"{name} {' and '.join(parts)}"
         for name, side in zip(names, sides, strict=True)
-        if (parts := [f"{verb} {_some(what)}" for verb, what in (("breaks", broken(side)), ("fails", failed(side))) if what])
+        if (parts := [f"{verb} {some(what, NAMED)}" for verb, what in (("breaks", broken(side)), ("fails", failed(side))) if what])
     ]
     return [*told[:SIDES_NAMED], *([f"{len(told) - SIDES_NAMED} more sides fail"] if len(told) > SIDES_NAMED else [])]
 
 
-def _some(what: Sequence[str]) -> str:
-    return ", ".join(what[:NAMED]) + (f" and {len(what) - NAMED} more" if len(what) > NAMED else "")
+def some(what: Sequence[str], limit: int) -> str:
+    return ", ".join(what[:limit]) + (f" and {len(what) - limit} more" if len(what) > limit else "")
+
+
+def contract_words(side: Side, limit: int) -> str:
+    """``FAIL: tools/index-reused (17 answers)``: the verdict on the contract and what fails it, at most ``limit`` of it."""
+    verdict = "not run" if side.contract in ("", Outcome.SKIP) else side.contract.upper()
+    what = broken(side)
+    return f"{verdict}: {some(what, limit)}" if what else verdict
 
 
 def contract_groups(sides: Sequence[Side]) -> list[tuple[str, tuple[int, ...]]]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kvv.compare.compare import Comparison, DiscordantCase, label
-from kvv.compare.findings import as_data, broken, contract_groups, rule_lines, section, who_fails
+from kvv.compare.findings import as_data, broken, contract_groups, contract_words, rule_lines, section, who_fails
 from kvv.compare.pairs import PairResult, outcome_of
 from kvv.compare.side import Measured, Service, Side
 from kvv.model import Outcome
@@ -183,7 +183,7 @@ def _contract(found: Comparison) -> list[Section]:
     ]
     columns = ("runs", "area", "n cases", "both keep", "both break", "only the first keeps", "only the second keeps", "open in either")
     kept = [_kept(i, side) for i, side in enumerate(found.sides)]
-    heads = ("", "vendor", "contract", "cases kept", "kept at the first answer", "broken", "open", "n cases asked", "rules broken", "what fails it")
+    heads = ("", "vendor", "contract", "cases kept", "kept at the first answer", "broken", "open", "n cases asked", "rules broken")
     tables = [Table(name="contract-runs", columns=heads, rows=tuple(kept)), Table(name="contract", columns=columns, rows=tuple(rows))]
     notes = ("; ".join(f"{word}: {' '.join(map(label, members))}" for word, members in groups),)
     return [Section(title="Contract", notes=notes, tables=tuple(tables if rows else tables[:1]))]
@@ -198,15 +198,7 @@ def _kept(index: int, side: Side) -> tuple[Value, ...]:
     kept, broke = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
     counts = (kept, sum(case.first_try for case in asked), broke, len(asked) - kept - broke, len(asked))
     rules = None if side.findings is None else sum(result.breaks for result in side.findings)
-    return (label(index), side.vendor, contract_word(side), *counts, rules, _first(broken(side)))
-
-
-def contract_word(side: Side) -> str:
-    return "not run" if side.contract in ("", Outcome.SKIP) else side.contract.upper()
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return (label(index), side.vendor, contract_words(side, NAMED), *counts, rules)
 
 
 def _rules(found: Comparison) -> list[Section]:
