@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ def test_unequal_vendors_are_told_apart_equal_ones_are_tied_and_none_runs_ahead(
     assert found.data["sides"] == ["fast", "slow", "bad"]
     assert {path.name for path in found.folder.iterdir()} == {"comparison.md", "comparison.json", "comparison.html"}
     assert "[A B] [C]" in found.ran.out
+    assert re.match(r"3 runs compared: 2 of 3 differences in quality are shown, the largest: (fast|slow) is better than bad by \d", found.ran.out)
     # the same seeded order, and the fast sides wait for the slow one
     assert set(order(found.runs["fast"])) == set(order(found.runs["slow"]))
     assert len(set(order(found.runs["fast"])[:4]) & set(order(found.runs["slow"])[:4])) >= 3
