@@ -83,7 +83,7 @@ def section(lines: Sequence[RuleLine], labels: Sequence[str], title: str = "Pass
 
 def _cell(seen: RuleResult | None, outcome: Outcome) -> str:
     if seen is not None:
-        return f"{seen.count} in {seen.answers}" + ("" if seen.breaks else f" ({'waived' if seen.level is Level.MUST else 'shown only'})")
+        return f"{seen.count} in {seen.answers}" + ("" if seen.breaks else " (shown only)")
     return {Outcome.PASS: "none", Outcome.SKIP: "not asked"}.get(outcome, "not known")
 
 

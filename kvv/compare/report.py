@@ -185,8 +185,8 @@ def _contract(found: Comparison) -> list[Section]:
     kept = [_kept(i, side) for i, side in enumerate(found.sides)]
     heads = ("", "vendor", "contract", "cases kept", "kept at the first answer", "broken", "open", "n cases asked", "rules broken")
     tables = [Table(name="contract-runs", columns=heads, rows=tuple(kept)), Table(name="contract", columns=columns, rows=tuple(rows))]
-    notes = ("; ".join(f"{word}: {' '.join(map(label, members))}" for word, members in groups),)
-    return [Section(title="Contract", notes=notes, tables=tuple(tables if rows else tables[:1]))]
+    notes = ["; ".join(f"{word}: {' '.join(map(label, members))}" for word, members in groups)] if groups else []
+    return [Section(title="Contract", notes=tuple(notes), tables=tuple(tables if rows else tables[:1]))]
 
 
 def _kept(index: int, side: Side) -> tuple[Value, ...]:
@@ -202,9 +202,10 @@ def _kept(index: int, side: Side) -> tuple[Value, ...]:
 
 
 def _rules(found: Comparison) -> list[Section]:
-    if all(side.findings is None for side in found.sides):
+    lines = rule_lines(found.sides)
+    if not lines and any(side.findings is None for side in found.sides):
         return []
-    return [section(rule_lines(found.sides), [label(i) for i in range(len(found.sides))])]
+    return [section(lines, [label(i) for i in range(len(found.sides))])]
 
 
 def service_values(service: Service) -> tuple[Value, ...]:

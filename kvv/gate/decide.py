@@ -17,6 +17,8 @@ from kvv.suite import SuiteKind
 
 #: beginnings of the reasons of gates that decide nothing
 WAIVED, NOT_GATED = "waived: ", "not-gated: "
+#: beginnings of what keeps a pass away where only quality was measured, and no reference gates it
+UNREFERENCED = ("required-gate-missing: ", "nothing-decided: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

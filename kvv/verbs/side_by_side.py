@@ -22,6 +22,7 @@ from kvv.compare.report import as_json, document
 from kvv.config import ConfigError, RunConfig
 from kvv.data import load as load_data
 from kvv.finish import record_ending, write_files
+from kvv.gate.decide import UNREFERENCED
 from kvv.job import Job, Loader, guard, prepare
 from kvv.lanes import Lane
 from kvv.model import Outcome
@@ -123,7 +124,7 @@ def exit_code(views: Sequence[RunView], found: Comparison) -> int:
 def _by_comparison(number: int, view: RunView, found: Comparison) -> bool:
     """A side that ran to its end and left nothing open but quality without a reference: the other sides are what it is held to."""
     decision = view.decision
-    settled = decision.outcome is Outcome.INCONCLUSIVE and not view.trouble and Outcome.INCONCLUSIVE not in (decision.contract, decision.quality)
+    settled = decision.outcome is Outcome.INCONCLUSIVE and not view.trouble and all(why.startswith(UNREFERENCED) for why in decision.why)
     pairs = (pair for suite in found.quality for pair in suite.pairs)
     return settled and any(number in (pair.first, pair.second) and pair.difference is not None for pair in pairs)
 

@@ -26,6 +26,7 @@ from kvv.verbs.side_by_side import exit_code
 KEY = canned(keyed_suites({}))
 #: a completion, and no answer to anything
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "\\boxed{1}"}, "finish_reason": "stop"}
+UNGATED = "required-gate-missing: aime2025 was only reported"
 USAGE = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
 WRONG = json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "kimi-k3", "choices": [CHOICE], "usage": USAGE}).encode()
 AIME = ("aime2025", "--data", "aime2025=fixture", "--samples", "8", "--model", "kimi-k3", "--no-stream", "--concurrency", "4")
@@ -160,8 +161,8 @@ def test_a_side_that_breaks_only_a_passive_rule_fails_and_is_named(kvv_cli: Any)
     assert json.loads(kvv_cli("gate", runs["beta"], "--baseline", runs["alpha"], "--format", "json", "--allow-different", "all").out)["rules"] == []
 
 
-def _ended(code: int, outcome: Outcome, *, contract: Outcome = Outcome.PASS, quality: Outcome = Outcome.SKIP, trouble: str = "") -> Any:
-    decision = SimpleNamespace(outcome=outcome, contract=contract, quality=quality)
+def _ended(code: int, outcome: Outcome, *why: str, trouble: str = "") -> Any:
+    decision = SimpleNamespace(outcome=outcome, why=why)
     return SimpleNamespace(run=SimpleNamespace(exit_code=code), decision=decision, trouble=trouble)
 
 
@@ -169,23 +170,23 @@ def _ended(code: int, outcome: Outcome, *, contract: Outcome = Outcome.PASS, qua
     ("second", "compared", "code"),
     [
         (_ended(0, Outcome.PASS), False, 0),
-        (_ended(1, Outcome.FAIL, contract=Outcome.FAIL), True, 1),
-        (_ended(4, Outcome.ERROR, contract=Outcome.ERROR), True, 4),
+        (_ended(1, Outcome.FAIL, "contract/tools: contract-broken"), True, 1),
+        (_ended(4, Outcome.ERROR, "contract/tools: harness-error"), True, 4),
         (_ended(5, Outcome.INCONCLUSIVE, trouble="a budget"), True, 5),
         (_ended(130, Outcome.INCONCLUSIVE, trouble="interrupted"), True, 130),
         (_ended(2, Outcome.INCONCLUSIVE, trouble="the key is refused"), True, 2),
-        (_ended(3, Outcome.INCONCLUSIVE), True, 0),  # quality that no reference gates: the other side decides it
-        (_ended(3, Outcome.INCONCLUSIVE), False, 3),
-        (_ended(3, Outcome.INCONCLUSIVE, trouble="unreachable"), True, 3),
-        (_ended(3, Outcome.INCONCLUSIVE, contract=Outcome.INCONCLUSIVE), True, 3),
-        (_ended(3, Outcome.INCONCLUSIVE, quality=Outcome.INCONCLUSIVE), True, 3),
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED), True, 0),  # quality that no reference gates: the other side decides it
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED), False, 3),
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED, trouble="unreachable"), True, 3),
+        (_ended(3, Outcome.INCONCLUSIVE, "contract/tools: not-concluded", UNGATED), True, 3),
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED, "required-suite-missing: beam (no judge)"), True, 3),
     ],
 )
 def test_the_exit_code_is_the_worst_of_the_sides(second: Any, compared: bool, code: int) -> None:
     pair = SimpleNamespace(first=0, second=1, difference=object() if compared else None)
     found: Any = SimpleNamespace(quality=(SimpleNamespace(pairs=(pair,)),))
     assert exit_code([_ended(0, Outcome.PASS), second], found) == code
-    failing = _ended(1, Outcome.FAIL, contract=Outcome.FAIL)
+    failing = _ended(1, Outcome.FAIL, "contract/tools: contract-broken")
     assert exit_code([failing, second], found) == (code if code in (2, 130) else 1)
 
 
