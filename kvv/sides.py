@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kvv.compare.service import mean, median, share
-from kvv.compare.side import CaseResult, Row, SampleResult, Service, Side, SuiteResult
+from kvv.compare.side import CaseResult, Row, RuleResult, SampleResult, Service, Side, SuiteResult
 from kvv.config import ConfigError
+from kvv.gate.decide import binding_levels
 from kvv.looks import stopped_suites
 from kvv.model import Case, Outcome, Role, Verdict
 from kvv.outcome import LIVENESS
@@ -27,6 +28,8 @@ PROVIDER = "provider"
 #: purposes of requests that a case sends to know whether anybody is there
 SIDE_QUESTIONS = frozenset({"control", LIVENESS})
 ANSWER_TEXT = 1_500
+#: characters kept of what a rule says
+MESSAGE = 300
 #: where a suite with several public sets says which one was asked
 EDITIONS = {"beam": "size", "mmmu_pro": "config", "swebench": "benchmark"}
 
@@ -60,7 +63,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
     meta = store.meta()
     stop = meta.get("stop") or {}
     suites = {}
-    crashes, stopped = crash_rate(store, meta), stopped_suites(meta)
+    crashes, stopped, breaking = crash_rate(store, meta), stopped_suites(meta), _breaking_cases(view)
     for recorded, entry in zip(recorded_suites(meta), meta["suites"], strict=True):
         suite = recorded.suite
         if bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK:
@@ -75,7 +78,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
             ended_early=suite.id in stopped,
             failures=_failures(view, suite.id),
             rows=_rows(view, suite.id),
-            cases=_cases(pairs, recorded.context.references),
+            cases=_cases(pairs, recorded.context.references, breaking),
             edition=_edition(view, suite.id),
         )
     return Side(
@@ -94,6 +97,31 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
         upstreams=dict(view.endpoint.upstreams),
         suites=suites,
         service=service_of(store),
+        findings=_findings(view),
+        gates=view.decision.gates,
+    )
+
+
+def _breaking_cases(view: RunView) -> frozenset[str]:
+    """Contract cases that fail their area's gate."""
+    binding = binding_levels(strict=view.policy.strict)
+    failed = view.rows(Outcome.FAIL)
+    return frozenset(row.case.id for row in failed if row.level in binding and not row.waived and row.case.suite not in view.benchmarks)
+
+
+def _findings(view: RunView) -> tuple[RuleResult, ...]:
+    return tuple(
+        RuleResult(
+            rule=group.rule,
+            area=group.area,
+            level=group.level,
+            count=group.count,
+            exchanges=group.exchanges,
+            message=group.message[:MESSAGE],
+            cases=tuple(dict.fromkeys(example.exchange.rsplit("#", 1)[0] for example in group.examples)),
+            breaks=group in view.decision.breaking,
+        )
+        for group in view.decision.findings
     )
 
 
@@ -138,7 +166,7 @@ def _rows(view: RunView, suite: str) -> tuple[Row, ...]:
     )
 
 
-def _cases(pairs: PlannedVerdicts, references: Sequence[ReferenceRun]) -> dict[str, CaseResult]:
+def _cases(pairs: PlannedVerdicts, references: Sequence[ReferenceRun], breaking: Set[str]) -> dict[str, CaseResult]:
     samples: dict[str, list[SampleResult]] = {}
     heads: dict[str, Case] = {}
     first: dict[str, bool] = {}
@@ -148,7 +176,14 @@ def _cases(pairs: PlannedVerdicts, references: Sequence[ReferenceRun]) -> dict[s
         found = SampleResult(outcome=verdict.outcome, reason=verdict.reason, values=_values(verdict, references))
         samples.setdefault(case.id, []).append(found)
     return {
-        case_id: CaseResult(area=case.area, level=case.level, cluster=case.cluster, samples=tuple(samples[case_id]), first_try=first[case_id])
+        case_id: CaseResult(
+            area=case.area,
+            level=case.level,
+            cluster=case.cluster,
+            samples=tuple(samples[case_id]),
+            first_try=first[case_id],
+            breaks=case_id in breaking,
+        )
         for case_id, case in heads.items()
     }
 

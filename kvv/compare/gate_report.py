@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kvv.compare.findings import as_data, section
 from kvv.compare.pairs import PairResult
 from kvv.compare.regression import Drift, FalseAlarms, GateLine, GateResult, Standing
 from kvv.gate.decide import WAIVED
@@ -20,6 +21,7 @@ VERSION = 1
 #: more false alarms in 100 nights than this are said loudly
 USUAL_FALSE_ALARMS = 1.0
 LISTED = 100
+SIDES = ("baseline", "run")
 _ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.SKIP)
 
 
@@ -151,6 +153,8 @@ def _contract(found: GateResult) -> list[Section]:
                 left_out=max(0, len(rows) - LISTED),
             )
             sections.append(Section(title=title, tables=(table,)))
+    if found.rules:
+        sections.append(section(found.rules, SIDES, "Passive rules that differ from the baseline"))
     return sections
 
 
@@ -221,6 +225,7 @@ def as_json(found: GateResult, *, code: int) -> str:
         ],
         "broken": [{"case": row.case, "baseline": row.first_note, "run": row.second_note} for row in found.broken],
         "mended": [{"case": row.case, "baseline": row.first_note, "run": row.second_note} for row in found.mended],
+        "rules": as_data(found.rules, SIDES),
         "waivers": [asdict(waiver) for waiver in found.waivers],
     }
     return json.dumps(jsonable(data), ensure_ascii=True, allow_nan=False, indent=1) + "\n"

@@ -1,4 +1,4 @@
-"""Contract cases on which the sides differ, a line each: ``engine ok, gateway broken``."""
+"""Contract cases and passive rules on which the sides differ, a line each: ``engine ok, gateway broken``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvv.compare.findings import RuleLine, rule_lines
 from kvv.compare.pairs import outcome_of
 from kvv.compare.side import CaseResult, Side
 from kvv.model import Area, Level, Outcome
@@ -20,7 +21,8 @@ WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "broken", Outcome.INCONCLUSIVE: "open
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictLine:
-    """One case; ``outcomes`` and ``reasons`` are by side, SKIP for a side that has no such case. ``level`` is the strictest of them."""
+    """One case, or one passive rule (``suite`` is "", ``case`` the rule); ``outcomes`` and ``reasons`` are by side, SKIP for a side that has
+    no such case. ``level`` is the strictest of them."""
 
     suite: str
     area: Area
@@ -28,6 +30,10 @@ class VerdictLine:
     case: str
     outcomes: tuple[Outcome, ...]
     reasons: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        return "case" if self.suite else "rule"
 
     @property
     def decided(self) -> bool:
@@ -52,6 +58,7 @@ def verdict_lines(sides: Sequence[Side]) -> list[VerdictLine]:
             line = _line(suite, case_id, [table.get(case_id) for table in tables])
             if len(set(line.outcomes)) > 1:
                 found.append(line)
+    found += [_rule(line) for line in rule_lines(sides) if line.level is not Level.MAY and len(set(line.outcomes)) > 1]
     levels = list(Level)
     return sorted(found, key=lambda line: (not line.decided, levels.index(line.level)))
 
@@ -69,20 +76,26 @@ def _line(suite: str, case_id: str, cases: Sequence[CaseResult | None]) -> Verdi
     )
 
 
+def _rule(line: RuleLine) -> VerdictLine:
+    reasons = tuple("" if seen is None else f"{seen.count} in {seen.answers}" for seen in line.seen)
+    return VerdictLine(suite="", area=line.area, level=line.level, case=line.rule, outcomes=line.outcomes, reasons=reasons)
+
+
 def _reason(case: CaseResult, outcome: Outcome) -> str:
     return next((sample.reason for sample in case.samples if sample.outcome is outcome), "")
 
 
 def section(lines: Sequence[VerdictLine], names: Sequence[str]) -> Section:
-    """How often the sides differ in which way, and the cases."""
+    """How often the sides differ in which way, and the cases and rules."""
     title = "Contract, side by side"
     if not lines:
-        return Section(title=title, notes=("No contract case has different verdicts.",))
-    ways = Counter(line.text(names) for line in lines)
-    notes = [f"{text}: {count} case{'' if count == 1 else 's'}" for text, count in ways.most_common(WAYS)]
+        return Section(title=title, notes=("No contract case and no passive rule has different verdicts.",))
+    ways = Counter((line.text(names), line.kind) for line in lines)
+    notes = [f"{text}: {count} {kind}{'' if count == 1 else 's'}" for (text, kind), count in ways.most_common(WAYS)]
     notes += [f"and {len(ways) - WAYS} other ways"] if len(ways) > WAYS else []
-    rows = [(line.suite, line.area.value, line.level.value, line.case, line.text(names), line.why(names)) for line in lines[:LISTED]]
-    columns = ("suite", "area", "level", "case", "verdicts", "reasons")
+    listed = lines[:LISTED]
+    rows = [(line.suite or "passive rule", line.area.value, line.level.value, line.case, line.text(names), line.why(names)) for line in listed]
+    columns = ("suite", "area", "level", "case or rule", "verdicts", "reasons")
     table = Table(name="verdict-lines", columns=columns, rows=tuple(rows), left_out=max(0, len(lines) - LISTED))
     return Section(title=title, notes=tuple(notes), tables=(table,))
 
@@ -91,6 +104,7 @@ def as_data(lines: Sequence[VerdictLine], names: Sequence[str]) -> list[dict[str
     """JSON-like; ``verdicts`` are by side, in the order of the file."""
     return [
         {
+            "kind": line.kind,
             "suite": line.suite,
             "area": line.area.value,
             "level": line.level.value,

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from kvv.compare.compare import tied
+from kvv.compare.findings import broken, contract_words
 from kvv.compare.pairs import PairResult, compare_pair, measures
 from kvv.compare.report import SERVICE_COLUMNS, service_values
 from kvv.compare.side import Side, SuiteResult
+from kvv.model import Outcome
 from kvv.report.document import Document, Estimate, Section, Table, Value
 from kvv.report.escape import jsonable
 from kvv.stats import benjamini_hochberg
@@ -53,6 +55,8 @@ TITLES = {"mmmu_pro": "MMMU Pro", "beam": "BEAM", "swebench": "", "aime2025": "A
 WHOLE = 0.98
 #: the preset whose rows may stand beside the public leaderboard
 PRESET = "kvv"
+#: what fails a run's contract, in one cell
+NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +232,7 @@ def _main(found: Leaderboard) -> Section:
         side = entry.side
         values = [_value(_result(entry, column)) for column in found.columns]
         comparable = f"not comparable: {entry.why_not}" if entry.why_not else "yes"
-        contract = (side.contract or "not run").upper() if side.contract != "skip" else "not run"
-        rows.append((_short(found, number), side.model, side.date[:10], side.preset or "none", comparable, *values, contract))
+        rows.append((_short(found, number), side.model, side.date[:10], side.preset or "none", comparable, *values, contract_words(side, NAMED)))
     for row in found.published:
         means = [Estimate(value=row.values.get(column.id), bare=True) for column in found.columns]
         rows.append((row.vendor, row.model, None, PRESET, "published mean: no n, no date", *means, None))
@@ -245,11 +248,16 @@ def _tie_section(found: Leaderboard) -> Section:
     rows = []
     for ties in found.ties:
         for number, (members, groups) in enumerate(zip(ties.classes, ties.groups, strict=True), start=1):
-            names = " ".join(f"[{', '.join(_short(found, i) for i in group)}]" for group in groups) or "no order: nothing to rank by"
+            names = " ".join(f"[{', '.join(_placed(found, i) for i in group)}]" for group in groups) or "no order: nothing to rank by"
             rows.append((ties.column.title, number if len(ties.classes) > 1 else "", len(members), names))
     notes = ("Where runs asked in different ways (data, cases, sampling, judge, agent, scorer), only those of one way are set side by side.",)
     columns = ("suite", "way", "n runs", "tie groups, best first")
     return Section(title="Tie groups", notes=notes, tables=(Table(name="ties", columns=columns, rows=tuple(rows)),))
+
+
+def _placed(found: Leaderboard, index: int) -> str:
+    """In a tie group: who breaks the contract is named as such."""
+    return _short(found, index) + (" (breaks the contract)" if found.entries[index].side.contract == Outcome.FAIL else "")
 
 
 def _short(found: Leaderboard, index: int) -> str:
@@ -358,6 +366,7 @@ def _entry(entry: Entry, number: int) -> dict[str, Any]:
         "why_not": entry.why_not,
         "verdict": side.verdict,
         "contract": side.contract,
+        "broken": broken(side),
         "partial": side.partial,
         "suites": {
             name: {

@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from kvv.compare.compare import Comparison, DiscordantCase
+from kvv.compare.findings import RuleLine
 from kvv.compare.pairs import PairResult, compare_pair, measures
 from kvv.compare.side import Side, SuiteResult
 from kvv.gate import Decision, aggregate, exit_code, forecast
@@ -84,7 +85,8 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """``broken`` are contract cases that the baseline kept and the run breaks, ``mended`` the reverse. ``confirmation`` is None where nobody
+    """``broken`` are contract cases that the baseline kept and the run breaks, ``mended`` the reverse; ``rules`` are passive rules on
+    which (baseline, run) differ. ``confirmation`` is None where nobody
     asked for one, or there was no alarm to measure again."""
 
     run: Side
@@ -102,6 +104,7 @@ class GateResult:
     outcome: Outcome
     confirmation: Confirmation | None = None
     differences: tuple[PairResult, ...] = ()
+    rules: tuple[RuleLine, ...] = ()
 
     def exit_code(self, *, inconclusive_fails: bool) -> int:
         """3 for an inconclusive result, or 0 where the user only wants to be warned of it. An alarm that could not be measured again is

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kvv.compare.compare import Comparison, DiscordantCase, label
+from kvv.compare.findings import as_data, broken, contract_groups, contract_words, rule_lines, section, who_fails
 from kvv.compare.pairs import PairResult, outcome_of
 from kvv.compare.side import Measured, Service, Side
 from kvv.model import Outcome
@@ -17,20 +18,27 @@ from kvv.suite import SuiteKind
 
 #: version of the JSON form: fields may be added, never changed
 VERSION = 1
+#: what fails a run's contract, in one cell
+NAMED = 5
 
 
-def document(found: Comparison) -> Document:
-    sections = [_runs(found), *_quality(found), *_contract(found), _beside(found.sides), *_cases(found)]
-    n = len(found.sides)
-    return Document(title=f"{n} runs compared: {_headline(found)}", lead=tuple(_lead(found)), sections=tuple(sections))
+def document(found: Comparison, names: Sequence[str] = ()) -> Document:
+    """``names`` are what the title calls the sides, their letters by default."""
+    names = names or [label(i) for i in range(len(found.sides))]
+    sections = [_runs(found), *_quality(found), *_contract(found), *_rules(found), _beside(found.sides), *_cases(found)]
+    title = f"{len(found.sides)} runs compared: {_headline(found, names)}"
+    return Document(title=title, lead=tuple(_lead(found)), sections=tuple(sections))
 
 
-def _headline(found: Comparison) -> str:
-    shown = [pair for suite in found.quality for pair in suite.pairs if pair.measure.primary and pair.differs]
-    parts = []
+def _headline(found: Comparison, names: Sequence[str]) -> str:
+    """Who breaks what, who is better, and the counts."""
+    parts = who_fails(found.sides, names)
     if found.quality:
-        pairs = sum(pair.measure.primary and pair.difference is not None for suite in found.quality for pair in suite.pairs)
+        primary = [pair for suite in found.quality for pair in suite.pairs if pair.measure.primary and pair.difference is not None]
+        shown = [pair for pair in primary if pair.differs]
+        pairs = len(primary)
         parts.append(f"{len(shown)} of {pairs} differences in quality are shown" if shown else f"no difference in quality is shown in {pairs} pairs")
+        parts[-1] += _largest(shown, names)
         # one measure of a suite makes its order; a difference in another is a difference all the same
         others = [pair for suite in found.quality for pair in suite.pairs if not pair.measure.primary and pair.differs]
         if others:
@@ -40,6 +48,16 @@ def _headline(found: Comparison) -> str:
         broken = sum(row.only_first + row.only_second for row in found.contract)
         parts.append(f"{broken} contract cases are kept by one and broken by the other, of {sum(row.n for row in found.contract)} pairs of cases")
     return "; ".join(parts) or "no suite in common"
+
+
+def _largest(shown: Sequence[PairResult], names: Sequence[str]) -> str:
+    """``, the largest: fast is better than bad by 58.33 points (aime2025)``."""
+    sizes = [(pair.difference.estimate, pair) for pair in shown if pair.difference is not None and pair.measure.better]
+    if not sizes:
+        return ""
+    size, pair = max(sizes, key=lambda found: abs(found[0]))
+    better, worse = (pair.second, pair.first) if size > 0 else (pair.first, pair.second)
+    return f", the largest: {names[better]} is better than {names[worse]} by {100 * abs(size):.2f} points ({pair.suite})"
 
 
 def _lead(found: Comparison) -> list[str]:
@@ -83,7 +101,7 @@ def _quality(found: Comparison) -> list[Section]:
                 values.append((suite.suite, label(i), side.vendor, row.metric, value, row.n_planned))
     values.sort(key=lambda row: [suite.suite for suite in found.quality].index(str(row[0])))
     columns = ("suite", "run", "vendor", "metric", "value, 95 % interval, n concluded", "n planned")
-    ties = [(suite.suite, _ties(suite.groups)) for suite in found.quality]
+    ties = [(suite.suite, _ties(suite.groups, found.sides)) for suite in found.quality]
     pairs = [_pair(pair) for suite in found.quality for pair in suite.pairs if pair.measure.primary]
     others = [_pair(pair) for suite in found.quality for pair in suite.pairs if not pair.measure.primary]
     heads = (
@@ -115,8 +133,10 @@ def _quality(found: Comparison) -> list[Section]:
     return sections
 
 
-def _ties(groups: Sequence[tuple[int, ...]]) -> str:
-    return " ".join(f"[{' '.join(map(label, group))}]" for group in groups) or "no order: nothing to rank by"
+def _ties(groups: Sequence[tuple[int, ...]], sides: Sequence[Side]) -> str:
+    """Who breaks the contract is named as such: a place among the best says nothing of that."""
+    called = [label(i) + (" (breaks the contract)" if side.contract == Outcome.FAIL else "") for i, side in enumerate(sides)]
+    return " ".join(f"[{' '.join(called[i] for i in group)}]" for group in groups) or "no order: nothing to rank by"
 
 
 def _pair(pair: PairResult) -> tuple[Value, ...]:
@@ -154,7 +174,8 @@ def _shown(pair: PairResult) -> str:
 
 
 def _contract(found: Comparison) -> list[Section]:
-    if not found.contract:
+    groups = contract_groups(found.sides)
+    if not found.contract and not groups:
         return []
     rows = [
         (f"{label(r.first)} {label(r.second)}", r.area.value, r.n, r.both_pass, r.both_fail, r.only_first, r.only_second, r.open)
@@ -162,18 +183,29 @@ def _contract(found: Comparison) -> list[Section]:
     ]
     columns = ("runs", "area", "n cases", "both keep", "both break", "only the first keeps", "only the second keeps", "open in either")
     kept = [_kept(i, side) for i, side in enumerate(found.sides)]
-    heads = ("", "vendor", "cases kept", "kept at the first answer", "broken", "open", "n cases asked")
-    tables = (Table(name="contract-runs", columns=heads, rows=tuple(kept)), Table(name="contract", columns=columns, rows=tuple(rows)))
-    return [Section(title="Contract", tables=tables)]
+    heads = ("", "vendor", "contract", "cases kept", "kept at the first answer", "broken", "open", "n cases asked", "rules broken")
+    tables = [Table(name="contract-runs", columns=heads, rows=tuple(kept)), Table(name="contract", columns=columns, rows=tuple(rows))]
+    notes = ["; ".join(f"{word}: {' '.join(map(label, members))}" for word, members in groups)] if groups else []
+    return [Section(title="Contract", notes=tuple(notes), tables=tuple(tables if rows else tables[:1]))]
 
 
 def _kept(index: int, side: Side) -> tuple[Value, ...]:
-    """Counts of all contract cases of one run that were asked; the case itself, not a sample of anything, so without an interval."""
+    """The verdict, and counts of all contract cases of one run that were asked; the case itself, not a sample of anything, so without an
+    interval."""
     cases = [case for suite in side.suites.values() if suite.kind is not SuiteKind.BENCHMARK for case in suite.cases.values()]
     asked = [case for case in cases if outcome_of(case) is not Outcome.SKIP]
     outcomes = [outcome_of(case) for case in asked]
-    kept, broken = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
-    return (label(index), side.vendor, kept, sum(case.first_try for case in asked), broken, len(asked) - kept - broken, len(asked))
+    kept, broke = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
+    counts = (kept, sum(case.first_try for case in asked), broke, len(asked) - kept - broke, len(asked))
+    rules = None if side.findings is None else sum(result.breaks for result in side.findings)
+    return (label(index), side.vendor, contract_words(side, NAMED), *counts, rules)
+
+
+def _rules(found: Comparison) -> list[Section]:
+    lines = rule_lines(found.sides)
+    if not lines and any(side.findings is None for side in found.sides):
+        return []
+    return [section(lines, [label(i) for i in range(len(found.sides))])]
 
 
 def service_values(service: Service) -> tuple[Value, ...]:
@@ -260,6 +292,8 @@ def as_json(found: Comparison) -> str:
             for suite in found.quality
         ],
         "contract": [{**asdict(row), "first": label(row.first), "second": label(row.second), "n": row.n} for row in found.contract],
+        "contract_groups": [{"contract": word, "runs": [*map(label, members)]} for word, members in contract_groups(found.sides)],
+        "rules": as_data(rule_lines(found.sides), [label(i) for i in range(len(found.sides))]),
         "cases": [],
         "cases_left_out": found.left_out,
     }
@@ -280,6 +314,9 @@ def _run(index: int, side: Side) -> dict[str, Any]:
         "surface": side.surface,
         "preset": side.preset,
         "verdict": side.verdict,
+        "contract": side.contract,
+        "gates": [asdict(gate) for gate in side.gates],
+        "broken": broken(side),
         "upstreams": dict(side.upstreams),
         "suites": {name: {"facts": suite.facts, "rows": [asdict(row) for row in suite.rows]} for name, suite in side.suites.items()},
         "service": asdict(side.service),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvv.model import Area, Level, Outcome
+from kvv.model import Area, Gate, Level, Outcome
 from kvv.suite import ReferenceRun, SuiteKind
 
 
@@ -29,6 +29,7 @@ class CaseResult:
     """``samples`` are in order; one never asked is INCONCLUSIVE ``not-run``.
 
     ``first_try``: a contract case that passed at its first answer, with no repeat to help it.
+    ``breaks``: a contract case that fails its area's gate under the run's policy.
     """
 
     area: Area
@@ -36,6 +37,28 @@ class CaseResult:
     cluster: str
     samples: tuple[SampleResult, ...]
     first_try: bool = False
+    breaks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleResult:
+    """What one passive rule found in a run: ``count`` objections in ``exchanges`` answers, at the level of the run's policy.
+
+    ``cases`` are a few of the cases whose answers it objected to. ``breaks``: it fails its area's gate under the run's policy.
+    """
+
+    rule: str
+    area: Area
+    level: Level
+    count: int
+    exchanges: int
+    message: str = ""
+    cases: tuple[str, ...] = ()
+    breaks: bool = False
+
+    @property
+    def answers(self) -> str:
+        return f"{self.exchanges} answer{'' if self.exchanges == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +128,8 @@ class Service:
 class Side:
     """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are.
 
-    ``verdict`` and ``contract`` are outcomes under the run's own policy.
+    ``verdict``, ``contract`` and ``gates`` are outcomes under the run's own policy. ``findings`` is None where nobody recorded them:
+    a baseline accepted by an earlier version.
     """
 
     run_id: str
@@ -123,6 +147,8 @@ class Side:
     upstreams: Mapping[str, int] = field(default_factory=dict)
     suites: Mapping[str, SuiteResult] = field(default_factory=dict)
     service: Service = Service()
+    findings: tuple[RuleResult, ...] | None = None
+    gates: tuple[Gate, ...] = ()
 
     @property
     def name(self) -> str:

@@ -17,6 +17,8 @@ from kvv.suite import SuiteKind
 
 #: beginnings of the reasons of gates that decide nothing
 WAIVED, NOT_GATED = "waived: ", "not-gated: "
+#: beginnings of what keeps a pass away where only quality was measured, and no reference gates it
+UNREFERENCED = ("required-gate-missing: ", "nothing-decided: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,8 @@ class Decision:
 
     ``suites`` are the selected ones, those of which nothing could be asked with the reason.
     ``contract`` and ``quality`` are the outcomes of the two halves, SKIP where a half was not there or only reported.
-    ``findings`` are those given, at the level at which they count under the policy. ``why`` lists what kept a pass away, the worst first.
+    ``findings`` are those given, at the level at which they count under the policy, ``breaking`` those of them that fail their area.
+    ``why`` lists what kept a pass away, the worst first.
     """
 
     outcome: Outcome
@@ -53,6 +56,7 @@ class Decision:
     why: tuple[str, ...]
     waivers: tuple[WaiverState, ...]
     suites: tuple[SuiteRun, ...] = ()
+    breaking: tuple[FindingGroup, ...] = ()
 
 
 def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
@@ -82,7 +86,8 @@ def exit_code(outcome: Outcome, *, usage: bool = False, interrupted: bool = Fals
 def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *, latency: LatencyTally | None = None) -> Decision:
     """Everything after the last verdict. Deterministic for a given ``rng`` state."""
     findings = [replace(f, level=collector.policy.level(f.rule, f.level)) for f in evidence.findings]
-    contract = _contract_gates(collector, findings)
+    breaking = _breaking(collector, findings)
+    contract = _contract_gates(collector, breaking)
     rows, quality = _quality_gates(collector, evidence, rng)
     service = [_waive(gate, collector) for gate in (latency.gates() if latency else [])]
     gates = [*contract, *quality, *service]
@@ -109,35 +114,41 @@ def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *
         why=_why(gates, missing),
         waivers=waiver_states(collector),
         suites=suites,
+        breaking=tuple(breaking),
     )
 
 
 # --- contract ----------------------------------------------------------------------------------------
 
 
-def _contract_gates(collector: Collector, findings: Sequence[FindingGroup]) -> list[Gate]:
-    """One gate per area that has contract cases or findings, in the order of the vocabulary."""
+def binding_levels(*, strict: bool) -> tuple[Level, ...]:
+    """Levels whose failures fail the contract."""
+    return (Level.MUST, Level.SHOULD) if strict else (Level.MUST,)
+
+
+def _breaking(collector: Collector, findings: Sequence[FindingGroup]) -> list[FindingGroup]:
+    """Those that fail their area's gate: at a binding level and not waived."""
+    # an endpoint of which nothing was concluded gets no verdict from the wire either: its words came from whatever stood in between
+    binding = binding_levels(strict=collector.policy.strict) if collector.concluded else ()
+    return [f for f in findings if not collector.waived(f.rule, failed=f.level in binding) and f.level in binding]
+
+
+def _contract_gates(collector: Collector, breaking: Sequence[FindingGroup]) -> list[Gate]:
+    """One gate per area that has contract cases or findings that fail it, in the order of the vocabulary."""
     gates = []
     for area in Area:
         tally = collector.areas.get(area)
-        mine = [f for f in findings if f.area is area]
-        if tally is None and not mine:
-            continue
-        # an endpoint of which nothing was concluded gets no verdict from the wire either: its words came from whatever stood in between
-        mine = mine if collector.concluded else [replace(f, level=Level.MAY) for f in mine]
-        kept = [f for f in mine if not collector.waived(f.rule, failed=f.level is Level.MUST or collector.policy.strict)]
-        gate = _contract_gate(area, tally or AreaTally(), kept, collector.policy.strict)
-        if gate is not None:
-            gates.append(_waive(gate, collector))
+        broken = [f for f in breaking if f.area is area]
+        if tally is not None or broken:
+            gates.append(_waive(_contract_gate(area, tally or AreaTally(), broken, collector.policy.strict), collector))
     return gates
 
 
-def _contract_gate(area: Area, tally: AreaTally, findings: Sequence[FindingGroup], strict: bool) -> Gate | None:
-    binding = (Level.MUST, Level.SHOULD) if strict else (Level.MUST,)
+def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[FindingGroup], strict: bool) -> Gate:
+    binding = binding_levels(strict=strict)
     observed = tally.count(Outcome.PASS) + tally.count(Outcome.FAIL)
     # an open should-level case keeps no pass away, unless the area has shown nothing else
     counted = binding if observed else (Level.MUST, Level.SHOULD)
-    broken = [f for f in findings if f.level in binding]
     counts = {
         Outcome.FAIL: tally.count(Outcome.FAIL, *binding) + len(broken),
         Outcome.ERROR: tally.count(Outcome.ERROR),
@@ -146,9 +157,6 @@ def _contract_gate(area: Area, tally: AreaTally, findings: Sequence[FindingGroup
         Outcome.PASS: tally.count(Outcome.PASS) + tally.count(Outcome.FAIL, *(level for level in Level if level not in binding)),
     }
     decision = aggregate(outcome for outcome, n in counts.items() if n)
-    if decision is Outcome.SKIP and not tally.counts:
-        # only findings that do not bind, in an area without cases: shown among the findings, no gate
-        return None
     n = sum(n for (_, outcome), n in tally.counts.items() if outcome is not Outcome.SKIP)
     parts = []
     failing = tally.count(Outcome.FAIL, *binding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 
@@ -30,11 +31,11 @@ def compare(arguments: argparse.Namespace) -> int:
     allowed = allowed_kinds(arguments.allow_different)
     with ExitStack() as stack:
         opened = [stack.enter_context(finished(name, arguments.out)) for name in names]
-        folders = [folder.resolve() for _, folder in opened]
-        double = next((folder for folder in folders if folders.count(folder) > 1), None)
-        if double is not None:
-            raise ConfigError(f"RUN: {double} is named twice")
         stores = [store for store, _ in opened]
+        named: dict[str, Path] = {}
+        for store, folder in opened:
+            if (first := named.setdefault(store.meta()["run_id"], folder)) is not folder:
+                raise ConfigError(f"RUN: {folder} holds the same run as {first}: a run differs from itself in nothing; name another one")
         sides = [side_of(store) for store in stores]
         try:
             found = compare_sides(sides, np.random.default_rng(0), allowed=allowed)

@@ -13,6 +13,7 @@ import numpy as np
 
 from kvv.baselines import Baseline, accepted_baselines, newest_first, read_baseline, write_baseline
 from kvv.compare import UnlikeRuns, compare, differences, refused
+from kvv.compare.findings import rule_lines
 from kvv.compare.gate_report import as_json, document, workflow_commands
 from kvv.compare.regression import (
     Confirmation,
@@ -100,6 +101,7 @@ def gate(arguments: argparse.Namespace) -> int:
         false_alarms=false_alarms(policy, side, gated=gated, drift=drift if held.drift_fails else ()),
         outcome=outcome_of_lines(lines, missing, deciding),
         confirmation=second.confirmation if second else None,
+        rules=tuple(line for line in rule_lines([newest, side]) if len(set(line.outcomes)) > 1),
         differences=tuple(pair for suite in found.quality for pair in suite.pairs if pair.measure.primary),
     )
     code = result.exit_code(inconclusive_fails=arguments.on_inconclusive == "fail")

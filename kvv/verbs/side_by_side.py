@@ -22,15 +22,16 @@ from kvv.compare.report import as_json, document
 from kvv.config import ConfigError, RunConfig
 from kvv.data import load as load_data
 from kvv.finish import record_ending, write_files
+from kvv.gate.decide import UNREFERENCED
 from kvv.job import Job, Loader, guard, prepare
 from kvv.lanes import Lane
 from kvv.model import Outcome
 from kvv.report.document import Document, html, markdown
 from kvv.report.escape import jsonable, plain
 from kvv.report.view import RunView
-from kvv.run import Ending, check_endpoints
+from kvv.run import check_endpoints
 from kvv.runfolder import create_folder, slug, write_config
-from kvv.runview import BUDGET_REASONS, expected_text
+from kvv.runview import expected_text
 from kvv.sandbox import WARNING
 from kvv.sides import ANSWER_TEXT, answer_text, side_of
 from kvv.store import Store, WriteError
@@ -39,6 +40,8 @@ from kvv.verbs.documents import put, write
 from kvv.verbs.drive import announce, begin, continuation, executed, progress_for
 from kvv.verbs.plan import plan_tables
 
+#: exit codes, the first that applies to any side
+PRECEDENCE = (2, 130, 1, 4, 5, 3, 0)
 #: the comparison's files
 NAME = "comparison"
 
@@ -95,7 +98,7 @@ def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
             for side, ending in zip(sides, endings, strict=True):
                 record_ending(side.store, ending)
             views = [write_files(side.store, side.folder) for side in sides]
-            _compared(sides, views, config)
+            found = _compared(sides, views, config)
     except WriteError as error:
         raise WriteError(f"{error}; what was answered before is kept; free some space, then continue with: {_continued(sides)}") from error
     except KeyboardInterrupt:
@@ -105,26 +108,28 @@ def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
             announce(f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with: {continuation(side.folder)}")
     if any(ending.stop for ending in endings):
         announce(f"compare them again with: kvv compare {' '.join(shlex.quote(str(side.folder)) for side in sides)} --allow-different all")
-    return exit_code(endings, views)
+    return exit_code(views, found)
 
 
 def _continued(sides: Sequence[_Side]) -> str:
     return "; ".join(continuation(side.folder) for side in sides)
 
 
-def exit_code(endings: Sequence[Ending], views: Sequence[RunView]) -> int:
-    """The first that applies of 130 (interrupted), 4 (our error), 5 (budget), 3 (a side stopped), 0: whatever the verdicts are."""
-    reasons = {ending.stop.reason for ending in endings if ending.stop}
-    if "interrupted" in reasons:
-        return 130
-    if any(view.decision.outcome is Outcome.ERROR for view in views):
-        return 4
-    if reasons & BUDGET_REASONS:
-        return 5
-    return 3 if reasons else 0
+def exit_code(views: Sequence[RunView], found: Comparison) -> int:
+    """The first that applies to any side of 2 (its key or route was refused), 130, 1 (it fails its policy), 4, 5, 3, 0."""
+    codes = {0 if _by_comparison(number, view, found) else view.run.exit_code for number, view in enumerate(views)}
+    return next(code for code in PRECEDENCE if code in codes)
 
 
-def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfig) -> None:
+def _by_comparison(number: int, view: RunView, found: Comparison) -> bool:
+    """A side that ran to its end and left nothing open but quality without a reference: the other sides are what it is held to."""
+    decision = view.decision
+    settled = decision.outcome is Outcome.INCONCLUSIVE and not view.trouble and all(why.startswith(UNREFERENCED) for why in decision.why)
+    pairs = (pair for suite in found.quality for pair in suite.pairs)
+    return settled and any(number in (pair.first, pair.second) and pair.difference is not None for pair in pairs)
+
+
+def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfig) -> Comparison:
     """Writes the comparison in a folder of its own and prints it. What the file says differently of the sides is allowed, and said."""
     stores, names = [side.store for side in sides], [side.name for side in sides]
     found = compare([side_of(store, view) for store, view in zip(stores, views, strict=True)], np.random.default_rng(0), allowed={"all"})
@@ -140,19 +145,21 @@ def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfi
         write(folder / f"{NAME}.{ending}", text, "--out")
     if config.json_output:
         sys.stdout.write(data)
-    elif not config.quiet:
-        put(argparse.Namespace(format="text", to=None), shown, lambda: data)
+    else:
+        lines_only = replace(shown, sections=()) if config.quiet else shown
+        put(argparse.Namespace(format="text", to=None), lines_only, lambda: data)
     told = sys.stderr if config.json_output else sys.stdout
     for side, view in zip(sides, views, strict=True):
         print(plain(f"{side.name}: {view.decision.headline}; {side.folder}", 1_000), file=told)
     print(plain(str(folder / f"{NAME}.html"), 1_000), file=told)
+    return found
 
 
 def _document(found: Comparison, lines: Sequence[VerdictLine], names: Sequence[str]) -> Document:
     """The comparison of any runs, with the contract's lines after its table of areas, or at the end where there is none."""
-    shown = document(found)
+    shown = document(found, names)
     contract = any(suite.kind.value != "benchmark" for side in found.sides for suite in side.suites.values())
-    if not contract:
+    if not contract and not lines:
         return shown
     at = next((number for number, part in enumerate(shown.sections) if part.title == "Contract"), len(shown.sections) - 1)
     sections = (*shown.sections[: at + 1], section(lines, names), *shown.sections[at + 1 :])

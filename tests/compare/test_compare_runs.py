@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def test_a_case_that_only_a_repeat_saved_is_counted(sides: Any) -> None:
     a = replace(a, cases={name: replace(case, first_try=name == "p/x") for name, case in a.cases.items()})
     found = compare([sides.side(a), sides.side(a, name="b")], RNG(0))
     table = next(t for t in document(found).tables if t.name == "contract-runs")
-    assert table.rows[0] == ("A", "vendor-a", 2, 1, 0, 0, 2)
+    assert table.rows[0] == ("A", "vendor-a", "not run", 2, 1, 0, 0, 2, None)
 
 
 def test_discordant_questions_come_with_both_answers_and_are_bounded(sides: Any) -> None:
@@ -154,6 +155,8 @@ def test_two_real_runs_are_compared_case_by_case(runs: Any, call: Any) -> None:
     assert area["n"] == sum(area[kind] for kind in ("both_pass", "both_fail", "only_first", "only_second", "open"))
     (suite,) = found["quality"]
     assert suite["tie_groups"] == [["A"], ["B"]]
+    assert found["contract_groups"] == [{"contract": "keeps", "runs": ["A"]}, {"contract": "breaks", "runs": ["B"]}]
+    assert (found["runs"][0]["broken"], [name[:7] for name in found["runs"][1]["broken"]][:1]) == ([], ["params/"])
     case = next(row for row in found["cases"] if row["suite"] == "ocrbench")
     assert (case["first_note"], case["second_note"]) == ("right", "wrong")
     assert "It reads:" in case["first_answer"]
@@ -185,7 +188,8 @@ def test_bad_input_is_one_line_and_exit_code_2(runs: Any, call: Any, tmp_path: P
         ([runs.good], "at least two"),
         ([runs.good, tmp_path / "empty"], "no run folder"),
         ([runs.good, "nowhere"], "no run matches"),
-        ([runs.good, runs.good], "named twice"),
+        ([runs.good, runs.good], "the same run"),
+        ([runs.good, shutil.copytree(runs.good, tmp_path / "copy")], "the same run"),
         ([runs.good, runs.bad, "--allow-different", "taste"], "no kind 'taste'"),
         ([runs.good, runs.bad, "--format", "html", "--to", "no/such/dir/x"], "cannot write"),
     ):
@@ -196,8 +200,6 @@ def test_bad_input_is_one_line_and_exit_code_2(runs: Any, call: Any, tmp_path: P
 
 
 def test_a_run_that_has_not_ended_is_refused(runs: Any, call: Any, tmp_path: Path) -> None:
-    import shutil
-
     from kvv.store import Store
 
     open_run = tmp_path / "open"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from kvv.compare.findings import broken, contract_groups, rule_lines, who_fails
 from kvv.compare.layers import LISTED, as_data, section, verdict_lines
-from kvv.model import Outcome
+from kvv.compare.side import RuleResult
+from kvv.model import Area, Gate, Level, Outcome
 from kvv.report.document import Document, html, markdown
 
 P, F, OPEN, S, E = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.ERROR
@@ -48,7 +52,7 @@ def test_the_reason_is_that_of_the_verdict_and_ways_are_counted(sides: Any) -> N
 
 def test_benchmarks_have_no_such_line_and_agreement_is_said(sides: Any) -> None:
     assert verdict_lines([sides.side(sides.bench([1, 0])), sides.side(sides.bench([0, 1]), name="b")]) == []
-    assert section([], NAMES).notes == ("No contract case has different verdicts.",)
+    assert section([], NAMES).notes == ("No contract case and no passive rule has different verdicts.",)
 
 
 def test_many_lines_are_cut_and_said_and_names_are_harmless(sides: Any) -> None:
@@ -59,3 +63,63 @@ def test_many_lines_are_cut_and_said_and_names_are_harmless(sides: Any) -> None:
     document = Document(title="t", sections=(shown,))
     assert "<b>one</b>" not in html(document)
     assert "two|x" not in markdown(document).replace("two\\|x", "")
+
+
+# --- what passive rules found ------------------------------------------------------------------------
+
+
+def objected(rule: str = "tools/index-reused", level: Level = Level.MUST, *, answers: int = 17, case: str = "p/a", breaks: bool = True) -> RuleResult:
+    return RuleResult(rule=rule, area=Area.TOOLS, level=level, count=answers, exchanges=answers, message="twice", cases=(case,), breaks=breaks)
+
+
+def gate(outcome: Outcome, area: Area = Area.TOOLS) -> Gate:
+    return Gate(id=f"contract/{area.value}", area=area, level=Level.MUST, decision=outcome)
+
+
+@pytest.mark.parametrize(
+    ("answered", "recorded", "text"),
+    [
+        ({"p/a": P}, (), "engine ok, gateway broken"),
+        ({"p/a": F}, (), "engine ok, gateway broken"),  # wrong, but answered
+        ({"p/a": OPEN, "p/b": P}, (), "engine open, gateway broken"),  # never answered the question that shows it
+        ({"p/b": P}, (), "engine not asked, gateway broken"),
+        ({"p/a": P}, None, "engine open, gateway broken"),  # a baseline from before findings were kept
+    ],
+)
+def test_a_side_keeps_a_rule_only_where_it_answered_what_broke_it_elsewhere(sides: Any, answered: Any, recorded: Any, text: str) -> None:
+    engine = sides.side(sides.contract(answered), findings=recorded)
+    gateway = sides.side(sides.contract({"p/a": P, "p/b": P}), name="b", findings=(objected(),))
+    line = next(line for line in verdict_lines([engine, gateway]) if line.kind == "rule")
+    assert (line.case, line.level, line.text(NAMES), line.why(NAMES)) == ("tools/index-reused", Level.MUST, text, "gateway: 17 in 17 answers")
+
+
+def test_what_only_a_probe_of_ours_showed_any_answer_shows(sides: Any) -> None:
+    gateway = sides.side(sides.contract({"p/a": P}), name="b", findings=(objected(case="kvv/reachability"),))
+    for outcome, expected in ((P, P), (OPEN, OPEN)):
+        (line,) = rule_lines([sides.side(sides.contract({"p/a": outcome}), findings=()), gateway])
+        assert line.outcomes == (expected, F)
+
+
+def test_rules_that_all_break_or_that_may_be_broken_make_no_line(sides: Any) -> None:
+    table = sides.contract({"p/a": P})
+    both = [sides.side(table, name=name, findings=(objected(),)) for name in "ab"]
+    assert verdict_lines(both) == []
+    assert [line.differs for line in rule_lines(both)] == [False]
+    may = objected("texts/loop", Level.MAY, breaks=False)
+    assert verdict_lines([sides.side(table, findings=()), sides.side(table, name="b", findings=(may,))]) == []
+    should = objected("texts/loop", Level.SHOULD, breaks=False)
+    assert len(verdict_lines([sides.side(table, findings=()), sides.side(table, name="b", findings=(should,))])) == 1
+
+
+def test_who_breaks_what_is_said_by_the_gates_that_fail(sides: Any) -> None:
+    found = (objected("tools/name", answers=1), objected(), objected("texts/loop", Level.SHOULD, answers=40, breaks=False))
+    fails = sides.side(findings=found, gates=(gate(F), gate(P, Area.DECODING)), contract="fail")
+    waived = sides.side(name="b", findings=found, gates=(gate(S),), contract="skip")
+    slow = sides.side(name="c", gates=(gate(P), Gate(id="latency/ttft", area=Area.LATENCY, level=Level.MUST, decision=F)), contract="pass")
+    assert broken(fails) == ["tools/index-reused (17 answers)", "tools/name (1 answer)"]
+    assert who_fails([fails, waived, slow], ["gamma", "beta", "alpha"]) == [
+        "gamma breaks tools/index-reused (17 answers), tools/name (1 answer)",
+        "alpha fails latency/ttft",
+    ]
+    assert contract_groups([fails, waived, slow]) == [("keeps", (2,)), ("undecided", (1,)), ("breaks", (0,))]
+    assert contract_groups([waived, waived]) == []

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tomli_w
 
 from kvv.answer_key import canned, keyed_suites
+from kvv.model import Outcome
 from kvv.reference import ReferenceConfig, ReferenceServer
 from kvv.runfolder import runs_under
 from kvv.schedule.pacing import SLACK
 from kvv.store import Store
+from kvv.verbs.side_by_side import exit_code
 
 KEY = canned(keyed_suites({}))
 #: a completion, and no answer to anything
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "\\boxed{1}"}, "finish_reason": "stop"}
+UNGATED = "required-gate-missing: aime2025 was only reported"
 USAGE = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
 WRONG = json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "kimi-k3", "choices": [CHOICE], "usage": USAGE}).encode()
 AIME = ("aime2025", "--data", "aime2025=fixture", "--samples", "8", "--model", "kimi-k3", "--no-stream", "--concurrency", "4")
@@ -91,6 +96,7 @@ def test_unequal_vendors_are_told_apart_equal_ones_are_tied_and_none_runs_ahead(
     assert found.data["sides"] == ["fast", "slow", "bad"]
     assert {path.name for path in found.folder.iterdir()} == {"comparison.md", "comparison.json", "comparison.html"}
     assert "[A B] [C]" in found.ran.out
+    assert re.match(r"3 runs compared: 2 of 3 differences in quality are shown, the largest: (fast|slow) is better than bad by \d", found.ran.out)
     # the same seeded order, and the fast sides wait for the slow one
     assert set(order(found.runs["fast"])) == set(order(found.runs["slow"]))
     assert len(set(order(found.runs["fast"])[:4]) & set(order(found.runs["slow"])[:4])) >= 3
@@ -110,13 +116,78 @@ def test_the_layer_that_breaks_a_case_is_named(kvv_cli: Any) -> None:
         engine, gateway = endpoint(stack), endpoint(stack, faults=("A05",))
         sides = [{"layer": "engine", "surface": "vendor", "base_url": engine.base_url}, {"layer": "gateway", "base_url": gateway.base_url}]
         found = side_by_side(kvv_cli, sides, "params", "--model", "kimi-k3", "--case", "params/rejected/*")
-    lines = found.data["verdict_lines"]
+    assert {line["text"] for line in found.data["verdict_lines"]} == {"engine ok, gateway broken"}
+    # it takes n = 2 and answers once: a rule sees it where no case does
+    assert [line["case"] for line in found.data["verdict_lines"] if line["kind"] == "rule"] == ["chunk/choice-count"]
+    lines = [line for line in found.data["verdict_lines"] if line["kind"] == "case"]
     assert lines
-    assert {line["text"] for line in lines} == {"engine ok, gateway broken"}
     assert all(line["verdicts"][1] == {"side": "gateway", "verdict": "fail", "reason": "invalid-request-accepted"} for line in lines)
     assert f"engine ok, gateway broken: {len(lines)} cases" in found.ran.out
-    assert "engine ok, gateway broken" in (found.folder / "comparison.md").read_text("utf-8")
-    assert found.ran.code == 0
+    assert "engine ok, gateway broken: 1 rule" in (found.folder / "comparison.md").read_text("utf-8")
+    assert found.ran.code == 1
+
+
+def test_a_side_that_breaks_only_a_passive_rule_fails_and_is_named(kvv_cli: Any) -> None:
+    """Every contract case passes on all sides: what breaks clients is seen by a rule alone."""
+    with ExitStack() as stack:
+        servers = {"alpha": endpoint(stack), "beta": endpoint(stack, seed=2), "gamma": endpoint(stack, faults=("B19",))}
+        sides = [{"name": name, "base_url": server.base_url} for name, server in servers.items()]
+        found = side_by_side(kvv_cli, sides, "tools", "--model", "kimi-k3", "--case", "tools/parallel*", "-q")
+    assert found.ran.code == 1
+    first = found.ran.out.splitlines()[0]
+    (rule,) = found.data["rules"]
+    (seen,) = [side["found"] for side in rule["sides"] if side["found"]]
+    assert first.startswith(f"3 runs compared: gamma breaks tools/index-reused ({seen['exchanges']} answers)")
+    assert not {"alpha", "beta"} & set(first.split())
+    assert (rule["rule"], rule["level"], [side["verdict"] for side in rule["sides"]]) == ("tools/index-reused", "must", ["pass", "pass", "fail"])
+    assert found.data["contract_groups"] == [{"contract": "keeps", "runs": ["A", "B"]}, {"contract": "breaks", "runs": ["C"]}]
+    assert not any(row["only_first"] + row["only_second"] for row in found.data["contract"])
+    (line,) = found.data["verdict_lines"]
+    assert (line["kind"], line["text"]) == ("rule", "alpha ok, beta ok, gamma broken")
+    assert "Passive rules" not in found.ran.out  # -q: the first lines, and where the rest is
+    assert "tools/index-reused" in (found.folder / "comparison.md").read_text("utf-8")
+    # runs made one by one say the same, in every verb that sets runs side by side
+    runs = {name: str(run) for name, run in found.runs.items()}
+    worse = kvv_cli("compare", runs["alpha"], runs["gamma"])
+    assert (worse.code, worse.out.startswith(f"2 runs compared: B breaks tools/index-reused ({seen['exchanges']} answers)")) == (0, True)
+    equal = kvv_cli("compare", runs["alpha"], runs["beta"])
+    assert (equal.code, "breaks" in equal.out, "No rule objected to any answer." in equal.out) == (0, False, True)
+    board = json.loads(kvv_cli("leaderboard", *runs.values(), "--format", "json").out)
+    assert {row["vendor"]: (row["contract"], len(row["broken"])) for row in board["rows"]} == {
+        "alpha": ("pass", 0), "beta": ("pass", 0), "gamma": ("fail", 1),
+    }  # fmt: skip
+    night = json.loads(kvv_cli("gate", runs["gamma"], "--baseline", runs["alpha"], "--format", "json", "--allow-different", "all").out)
+    assert [(row["rule"], [side["verdict"] for side in row["sides"]]) for row in night["rules"]] == [("tools/index-reused", ["pass", "fail"])]
+    assert json.loads(kvv_cli("gate", runs["beta"], "--baseline", runs["alpha"], "--format", "json", "--allow-different", "all").out)["rules"] == []
+
+
+def _ended(code: int, outcome: Outcome, *why: str, trouble: str = "") -> Any:
+    decision = SimpleNamespace(outcome=outcome, why=why)
+    return SimpleNamespace(run=SimpleNamespace(exit_code=code), decision=decision, trouble=trouble)
+
+
+@pytest.mark.parametrize(
+    ("second", "compared", "code"),
+    [
+        (_ended(0, Outcome.PASS), False, 0),
+        (_ended(1, Outcome.FAIL, "contract/tools: contract-broken"), True, 1),
+        (_ended(4, Outcome.ERROR, "contract/tools: harness-error"), True, 4),
+        (_ended(5, Outcome.INCONCLUSIVE, trouble="a budget"), True, 5),
+        (_ended(130, Outcome.INCONCLUSIVE, trouble="interrupted"), True, 130),
+        (_ended(2, Outcome.INCONCLUSIVE, trouble="the key is refused"), True, 2),
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED), True, 0),  # quality that no reference gates: the other side decides it
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED), False, 3),
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED, trouble="unreachable"), True, 3),
+        (_ended(3, Outcome.INCONCLUSIVE, "contract/tools: not-concluded", UNGATED), True, 3),
+        (_ended(3, Outcome.INCONCLUSIVE, UNGATED, "required-suite-missing: beam (no judge)"), True, 3),
+    ],
+)
+def test_the_exit_code_is_the_worst_of_the_sides(second: Any, compared: bool, code: int) -> None:
+    pair = SimpleNamespace(first=0, second=1, difference=object() if compared else None)
+    found: Any = SimpleNamespace(quality=(SimpleNamespace(pairs=(pair,)),))
+    assert exit_code([_ended(0, Outcome.PASS), second], found) == code
+    failing = _ended(1, Outcome.FAIL, "contract/tools: contract-broken")
+    assert exit_code([failing, second], found) == (code if code in (2, 130) else 1)
 
 
 def test_an_engine_is_judged_on_its_own_surface(kvv_cli: Any) -> None:

@@ -203,7 +203,10 @@ def test_an_unneeded_waiver_and_one_that_names_nothing_are_told_apart(bench: Any
 
 def test_a_rule_and_a_gate_can_be_waived(bench: Any) -> None:
     cases = [bench.case("params/a", "params")]
-    assert bench.decide(cases, {"waiver": [waiver("stream/done")]}, findings=[finding()]).outcome is P
+    waived = bench.decide(cases, {"waiver": [waiver("stream/done")]}, findings=[finding()])
+    assert (waived.outcome, waived.breaking, len(waived.findings)) == (P, (), 1)
+    assert [group.rule for group in bench.decide(cases, findings=[finding()]).breaking] == ["stream/done"]
+    assert bench.decide(cases, findings=[finding(level=Level.SHOULD)]).breaking == ()
     decision = bench.decide([*cases, bench.case("tools/a", "tools", area=Area.TOOLS, outcome=F)], {"waiver": [waiver("contract/tools")]})
     assert decision.outcome is P
     assert decision.areas["tools"] is S
