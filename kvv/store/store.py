@@ -18,7 +18,7 @@ from kvv.store.errors import NotStorableError, StoreError, UnknownCaseError
 from kvv.store.inserts import Inserter
 from kvv.store.lock import WriterLock
 from kvv.store.reader import Reader
-from kvv.store.rows import FindingGroup, StoredEvent, StoredExchange, TimingSample, Traffic
+from kvv.store.rows import FindingGroup, LostRequest, StoredEvent, StoredExchange, TimingSample, Traffic
 from kvv.store.writer import Job, Writer
 from kvv.upstreams import AnsweredBy
 
@@ -306,8 +306,12 @@ class Store:
         return self._reading(Reader.traffic)
 
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
-        """Answered exchanges of one role, in the order they were put; what was refused or broke off has no timing of its own."""
+        """Answered exchanges of one role but its probes, in the order they were put; what was refused or broke off has no timing of its own."""
         return self._stream(lambda reader: reader.timing_samples(suite, role))
+
+    def lost_requests(self, *, role: Role = Role.TARGET) -> Iterator[LostRequest]:
+        """Requests to one role, but its probes, whose first attempt was not answered, in the order they were put."""
+        return self._stream(lambda reader: reader.lost_requests(role))
 
     def endings(self, *, role: Role = Role.TARGET) -> Iterator[Ending]:
         """How each attempt at one role's endpoint ended, in the order they were put."""
