@@ -183,6 +183,7 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> list[Written]
         created=view.run.finished,
         source=meta["base_url"],
         source_sha256=meta.get("source_sha256", ""),
+        results_sha256=store.results_digest(),
         data_sha256=digests,
         asked={} if meta.get("imported") else {entry["id"]: _asked(entry, store) for entry in meta["suites"]},
     )

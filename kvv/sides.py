@@ -92,6 +92,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
         upstreams=dict(view.endpoint.upstreams),
         suites=suites,
         service=service_of(store),
+        results_sha256=store.results_digest(),
     )
 
 

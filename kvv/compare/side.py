@@ -105,7 +105,8 @@ class Service:
 class Side:
     """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are.
 
-    ``verdict`` and ``contract`` are outcomes under the run's own policy.
+    ``verdict`` and ``contract`` are outcomes under the run's own policy. ``results_sha256`` is ``Store.results_digest``: which measurement it
+    is, "" in baselines of versions that did not keep it.
     """
 
     run_id: str
@@ -123,6 +124,12 @@ class Side:
     upstreams: Mapping[str, int] = field(default_factory=dict)
     suites: Mapping[str, SuiteResult] = field(default_factory=dict)
     service: Service = Service()
+    results_sha256: str = ""
+
+    def same_run(self, other: Side) -> bool:
+        """Whether both are of one run, by its id or by its results: a copy, an accepted baseline, a recording that was imported again."""
+        marks = ("run_id", "results_sha256")
+        return any(getattr(self, mark) and getattr(self, mark) == getattr(other, mark) for mark in marks)
 
     @property
     def name(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from itertools import count
 from typing import Any
 
@@ -299,6 +301,26 @@ class Reader:
             if not is_probe(purpose):
                 fault = None if data is None else self._fault(data)
                 yield LostRequest(case=case_id, stream=bool(stream), prompt_tokens=prompt, standing=Standing(standing), fault=fault)
+
+    def results_digest(self, *, answers: bool) -> str:
+        query = (
+            "SELECT e.case_id, e.step, e.ask, e.purpose, e.attempt, e.status, e.prompt_tokens, e.completion_tokens, e.first_token_ms, e.total_ms, "
+            "r.data FROM exchange e LEFT JOIN record r ON r.exchange = e.id AND ? WHERE e.role = 'target'"
+        )
+        rows = []
+        for *place, purpose, attempt, status, prompt, completion, first, total, data in self._rows(query, answers):
+            if not is_probe(purpose):
+                row = [*place, purpose, attempt, status, prompt, completion, first, total, *([] if data is None else self._answer_of(data))]
+                rows.append(sha256(json.dumps(row, ensure_ascii=True).encode("ascii")).digest())
+        return sha256(b"".join(sorted(rows))).hexdigest() if rows else ""
+
+    def _answer_of(self, data: bytes) -> list[Any]:
+        """When it came and what it says; named one by one, so that a field that a later version keeps beside them changes no digest."""
+        plain = self._unpack(data)
+        fields = load_json(plain[RECORD_HEAD.size : RECORD_HEAD.size + RECORD_HEAD.unpack_from(plain)[0]])
+        said: Observation = self._decode_observation(fields["observation"])
+        choices = [[c.answer, c.reasoning, [[t.id, t.name, t.arguments] for t in c.tool_calls], c.finish_reason] for c in said.choices]
+        return [fields["exchange"].get("started", ""), said.id, choices]
 
     def endings(self, role: Role) -> Iterator[Ending]:
         """The records of broken attempts alone are read: only they may name a fault."""

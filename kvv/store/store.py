@@ -313,6 +313,18 @@ class Store:
         """Requests to one role, but its probes, whose first attempt was not answered, in the order they were put."""
         return self._stream(lambda reader: reader.lost_requests(role))
 
+    def results_digest(self) -> str:
+        """Which measurement this is, wherever and in whatever form its results lie; "" where nothing was asked of the target.
+
+        SHA-256 over every attempt of the target's requests but probes, in no order: the request's place, status, tokens and times. Two
+        runs that agree in every score still differ in times measured to a fraction of a microsecond; a copied, renamed or merged store
+        does not, and neither does one whose verdicts were made anew. A recording may lack times, so of an imported one each answer's own
+        text, id and date count too: it is the same one compressed, reformatted or with its lines in another order. Two imported
+        recordings that agree in all of this hold nothing that tells them apart.
+        """
+        answers = bool(self.meta().get("imported"))
+        return self._reading(lambda reader: reader.results_digest(answers=answers))
+
     def endings(self, *, role: Role = Role.TARGET) -> Iterator[Ending]:
         """How each attempt at one role's endpoint ended, in the order they were put."""
         return self._stream(lambda reader: reader.endings(role))
