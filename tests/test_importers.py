@@ -239,12 +239,12 @@ def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_one_official_run_however_often_and_in_whatever_form_it_is_imported(kvv_cli: Any, tmp_path: Path) -> None:
-    asked = save(tmp_path / "requests.jsonl", [request(n) for n in range(3)])
-    plain = save(tmp_path / "plain.jsonl", [result(n) for n in range(3)])
+    asked = save(tmp_path / "requests.jsonl", [request(n) for n in range(1, 4)])
+    plain = save(tmp_path / "plain.jsonl", [result(n) for n in range(1, 4)])
     packed = tmp_path / "packed.jsonl.gz"
-    packed.write_bytes(gzip.compress("\n".join(json.dumps(result(n), indent=None, sort_keys=True) for n in (2, 0, 1)).encode()))
+    packed.write_bytes(gzip.compress("\n".join(json.dumps(result(n), indent=None, sort_keys=True) for n in (3, 1, 2)).encode()))
     # the same scores in other words: another official run
-    other = save(tmp_path / "other.jsonl", [result(n, response={**response(n), "id": f"other-{n}"}) for n in range(3)])
+    other = save(tmp_path / "other.jsonl", [result(n, response={**response(n), "id": f"other-{n}"}) for n in range(1, 4)])
     for path in (plain, packed, other):
         ran = kvv_cli("import", "k2vv", str(path), "--requests", str(asked), "--as-reference", f"{path}.ref", out=tmp_path / path.stem)
         assert "wrote the reference" in ran.err, ran.said
