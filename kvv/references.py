@@ -55,7 +55,6 @@ class Header:
     asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceFile:
     """``runs`` is by suite. A sample without a conclusion is an empty mapping there, in its place."""
