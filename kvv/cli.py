@@ -16,6 +16,7 @@ from kvv import __version__
 from kvv.options import Parser, add_output_options, add_run_options, add_vendors_options
 from kvv.options_compared import add_compared_verbs
 from kvv.plugins import registered
+from kvv.stdio import outlets
 from kvv.usage import ConfigError
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
@@ -178,10 +179,7 @@ def _verb(name: str) -> Verb:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 pass, 1 a gate failed, 2 usage, 3 inconclusive, 4 harness error, 5 budget, 130 interrupted."""
-    # started with a stream closed: what is said goes nowhere, the exit code and the reports still tell
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 it stays open as long as the process
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    with _termination_interrupts():
+    with outlets(), _termination_interrupts():
         try:
             _warn_of_plugins()
             return _main(argv)
@@ -197,10 +195,6 @@ def _main(argv: Sequence[str] | None) -> int:
     except ConfigError as error:
         print(f"kvv {arguments.verb}: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except BrokenPipeError:
-        # the reader of our output went away (`kvv list cases | head`): nothing is wrong
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
         from kvv.store import WriteError
 

@@ -104,14 +104,6 @@ def write_suite_files(store: Store, folder: Path) -> None:
 
 def say(config: RunConfig, view: RunView, folder: Path) -> None:
     """The verdict on standard output, or report.json there under --json."""
-    try:
-        _say(config, view, folder)
-    except OSError as error:  # a full device, a reader that went away: the verdict stands in the folder and in the exit code
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 it stays open as long as the process
-        print(f"standard output cannot be written ({error.strerror or error}); the reports are in {text.plain(str(folder))}", file=sys.stderr)
-
-
-def _say(config: RunConfig, view: RunView, folder: Path) -> None:
     if config.json_output:
         sys.stdout.write(report_json.render(view))
         sys.stdout.flush()
@@ -191,6 +183,7 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> list[Written]
         created=view.run.finished,
         source=meta["base_url"],
         source_sha256=meta.get("source_sha256", ""),
+        results_sha256=store.results_digest(),
         data_sha256=digests,
         asked={} if meta.get("imported") else {entry["id"]: _asked(entry, store) for entry in meta["suites"]},
     )

@@ -50,6 +50,8 @@ class Job:
     in_process: bool
     contract_only: bool = False
     sandbox: str = ""
+    #: sentences on references that were given twice
+    counted_once: tuple[str, ...] = ()
 
     @property
     def prices(self) -> Prices | None:
@@ -70,7 +72,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
     profile, reason = _profile(config, model)
     policy = _policy(config, contract_only=contract_only)
-    references = _reference_files(config)
+    references, doubles = _reference_files(config)
     plan, skipped = [], []
     sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
@@ -107,13 +109,15 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
         in_process=in_process,
         contract_only=contract_only,
         sandbox=sandbox,
+        counted_once=doubles,
     )
 
 
 def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Dataset) -> Job:
     """A job of one suite over rows that are at hand already (imported results); nothing of it is sent."""
     profile, reason = _profile(config, model)
-    planned = _planned(load_suite(suite_id), config, profile, model, dataset, _reference_files(config), recorded=True)
+    references, doubles = _reference_files(config)
+    planned = _planned(load_suite(suite_id), config, profile, model, dataset, references, recorded=True)
     return Job(
         config=config,
         model=model,
@@ -122,6 +126,7 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
         policy=_policy(config, contract_only=False),
         plan=Plan(suites=[planned], skipped=[], prices=None),
         in_process=False,
+        counted_once=doubles,
     )
 
 
@@ -402,23 +407,25 @@ def _check_programs(references: Mapping[str, ReferenceFile], planned: PlannedSui
             raise ConfigError(f"--reference: {name} was asked {planned.suite.id} in another way: {otherwise}")
 
 
-def _reference_files(config: RunConfig) -> dict[str, ReferenceFile]:
-    """Each file of --reference, by name, read once.
+def _reference_files(config: RunConfig) -> tuple[dict[str, ReferenceFile], tuple[str, ...]]:
+    """Each run of --reference, by the name of its first file, read once; and a sentence on each file that holds one of them again.
 
     One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks worse.
     """
     read: dict[str, ReferenceFile] = {}
+    doubles = []
     for name in config.reference:
         found = _reference_file(Path(name))
-        # a name given twice meets itself here, before it is put
         for earlier, other in read.items():
             if found.header.model != other.header.model:
                 models = f"{other.header.model!r:.60} and {found.header.model!r:.60}"
                 raise ConfigError(f"--reference: {earlier} and {name} are of different models ({models}); official runs are of one")
-            if name == earlier or found.header.same_run(other.header):
-                raise ConfigError(f"--reference: {earlier} and {name} hold the same run; an official run counts once")
-        read[name] = found
-    return read
+        same = next((earlier for earlier, other in read.items() if found.same_run(other)), None)
+        if same is None:
+            read[name] = found
+        else:
+            doubles.append(f"--reference: {same} and {name} hold the same run; it is counted once")
+    return read, tuple(doubles)
 
 
 def _judge_prices(config: RunConfig) -> Prices | None:

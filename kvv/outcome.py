@@ -162,6 +162,15 @@ def _by_words(error: ErrorBody, busy: str, detail: str) -> Assessment | None:
 
 
 LIVENESS = "liveness"
+#: the purpose of the plain request that is sent beside a refused one
+BESIDE = "beside"
+#: purposes of requests by which a run learns whether anybody is there: nobody's question, so no service is measured by them
+PROBES = frozenset({LIVENESS, BESIDE, "control", "between", "after"})
+
+
+def is_probe(purpose: str) -> bool:
+    """``between:NAME`` is a probe like ``between``."""
+    return purpose.partition(":")[0] in PROBES
 
 
 def counted(request: Request, exchange: Exchange, observation: Observation, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

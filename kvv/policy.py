@@ -84,10 +84,11 @@ class Measure(StrEnum):
 
 
 class ServiceLevel(_Table):
-    """At least ``share`` of the answers keep ``limit``: at most that for times in ms, at least that for tokens/s.
+    """At least ``share`` of the requests keep ``limit``: at most that for times in ms, at least that for tokens/s.
 
-    Counted over the run's own answers with ``min_prompt_tokens`` <= prompt tokens < ``max_prompt_tokens``, of ``workload`` (agentic: turns of
-    an agent with tools in a sandbox; chat: all others; "": both). Judged with a one-sided Clopper-Pearson limit.
+    Counted over the first attempts of the run's own requests with ``min_prompt_tokens`` <= prompt tokens < ``max_prompt_tokens``, of
+    ``workload`` (agentic: turns of an agent with tools in a sandbox; chat: all others; "": both). A request that hung, broke off or was
+    refused keeps no limit. Judged with a one-sided Clopper-Pearson limit.
     """
 
     id: Slug
@@ -104,6 +105,10 @@ class ServiceLevel(_Table):
 
     def keeps(self, value: float) -> bool:
         return value >= self.limit if self.measure is Measure.OUTPUT_TPS else value <= self.limit
+
+    @property
+    def any_length(self) -> bool:
+        return self.min_prompt_tokens == 0 and self.max_prompt_tokens is None
 
 
 class Waiver(_Table):

@@ -27,7 +27,8 @@ FORMAT = 1
 #: a reference that knows fewer of a run's cases than this is of other data
 LEAST_OVERLAP = 0.5
 
-_HEADER_KEYS = frozenset({"kvv_reference", "suite", "model", "run_id", "created", "source", "source_sha256", "data_sha256", "asked"})
+_HEADER_TEXTS = ("model", "run_id", "created", "source", "source_sha256", "results_sha256")
+_HEADER_KEYS = frozenset({"kvv_reference", "suite", "data_sha256", "asked", *_HEADER_TEXTS})
 _LINE_KEYS = frozenset({"suite", "case", "samples"})
 
 
@@ -40,8 +41,8 @@ class Header:
     """Where a reference comes from. ``created`` is an ISO 8601 UTC time, ``data_sha256`` is by suite, ``source`` free text.
 
     ``asked`` is by suite how the model was asked (sampling and thinking), absent for recordings of which nobody knows.
-    ``source_sha256`` is the digest of the recording that was imported, "" for a run of our own: a recording stays one run
-    however often it is imported.
+    ``source_sha256`` is the digest of the file of an imported recording, "" for a run of our own. ``results_sha256`` is
+    ``Store.results_digest``: which measurement it is, "" in files of versions that did not write it.
     """
 
     model: str
@@ -49,12 +50,9 @@ class Header:
     created: str
     source: str = ""
     source_sha256: str = ""
+    results_sha256: str = ""
     data_sha256: Mapping[str, str] = field(default_factory=dict)
     asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def same_run(self, other: Header) -> bool:
-        """Whether both are of one run; a file without run id and digest is taken at its word."""
-        return (bool(self.run_id) and self.run_id == other.run_id) or (bool(self.source_sha256) and self.source_sha256 == other.source_sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +61,12 @@ class ReferenceFile:
 
     header: Header
     runs: Mapping[str, ReferenceRun]
+
+    def same_run(self, other: ReferenceFile) -> bool:
+        """Whether both are of one run: by its id, which a copy keeps; by its results, which a recording keeps when it is imported again; or
+        because they say the same in everything. Equal scores alone make no one run: two official runs may both be right throughout."""
+        marks = ("run_id", "source_sha256", "results_sha256")
+        return self == other or any(getattr(self.header, mark) and getattr(self.header, mark) == getattr(other.header, mark) for mark in marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,8 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
         raise ReferenceError(f"{path} was not written: no benchmark sample was concluded, and a reference of nothing says nothing")
     head: dict[str, Any] = {"kvv_reference": FORMAT, "model": header.model, "run_id": header.run_id, "created": header.created}
     head |= {"source": header.source, "source_sha256": header.source_sha256, "data_sha256": dict(header.data_sha256)}
+    if header.results_sha256:
+        head["results_sha256"] = header.results_sha256
     if header.asked:
         head["asked"] = {suite: dict(fields) for suite, fields in header.asked.items()}
     unnamed = _unnamed(path)
@@ -192,7 +198,7 @@ def _header(entry: Mapping[str, Any]) -> Header:
     if version != FORMAT or isinstance(version, bool):
         raise ValueError(f"format {version!r:.40} is unknown, this version reads {FORMAT}")
     _only(entry, _HEADER_KEYS)
-    texts = {name: entry.get(name, "") for name in ("model", "run_id", "created", "source", "source_sha256")}
+    texts = {name: entry.get(name, "") for name in _HEADER_TEXTS}
     for name, text in texts.items():
         if not isinstance(text, str):
             raise ValueError(f'"{name}" is no text')

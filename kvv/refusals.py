@@ -11,10 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from kvv.model import Answered, Ask, Case, Evidence, Outcome, Request, Verdict
-from kvv.outcome import Standing, assess, unanswered
+from kvv.outcome import BESIDE, Standing, assess, unanswered
 
-#: the purpose of the plain request that is sent beside a refused one
-BESIDE = "beside"
 #: fields of a body that may be what was refused: the plain request goes without
 _OWN_FIELDS = frozenset(
     [

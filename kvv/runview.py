@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
@@ -15,10 +15,11 @@ from kvv import upstreams
 from kvv.beside import Beside
 from kvv.contract.crashes import CrashRate
 from kvv.curl import curl_line
-from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, decide, exit_code
+from kvv.gate import Answer, Collector, Decision, Evidence, FindingExample, FindingGroup, LatencyTally, Lost, decide, exit_code
 from kvv.gateway import SUSPECTED, suspected_timeouts
 from kvv.looks import recorded_looks, stopped_suites
-from kvv.model import Area, Case, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.model import Area, Case, FaultKind, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.outcome import Standing
 from kvv.record import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.report.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, Unlisted, timing_of
 from kvv.store import Store, StoredExchange
@@ -32,6 +33,8 @@ LISTED_SAMPLES = 200
 TEXT_LIMIT = 20_000
 #: a run in which nothing crashed
 QUIET = CrashRate()
+#: no connection was made, or a recording does not say what happened: the service may never have seen the request
+UNEXPLAINED = frozenset({FaultKind.CONNECT, FaultKind.DNS, FaultKind.TLS, FaultKind.CANCELLED})
 BUDGET_REASONS = frozenset({"deadline", "max-requests", "max-tokens-total", "max-cost"})
 
 
@@ -84,6 +87,7 @@ def build_view(store: Store) -> RunView:
     checks: list[CheckRow] = []
     beyond: dict[tuple[str, Outcome], int] = {}
     stats: list[Stat] = []
+    invited: set[str] = set()
     n_open = 0
     crashes = crash_rate(store, meta)
     every = recorded_suites(meta)
@@ -97,6 +101,8 @@ def build_view(store: Store) -> RunView:
         for case, verdict in pairs:
             collector.add(case, verdict)
             n_open += verdict.reason == "not-run"
+            if suite.kind is not SuiteKind.BENCHMARK and any(entry["expect"] != "answered" for entry in case.inputs.get("rounds", ())):
+                invited.add(case.id)
             if suite.kind is not SuiteKind.BENCHMARK or (verdict.outcome is not Outcome.PASS and len(rows) < LISTED_SAMPLES):
                 rows.append(CheckRow.under(policy, today, case, verdict))
             elif verdict.outcome is not Outcome.PASS:
@@ -107,7 +113,9 @@ def build_view(store: Store) -> RunView:
     if meta.get("imported"):
         stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)
-    timing = timing_of(_fed(latency, _answers(store)))
+    timing = timing_of(_answers(store, latency, invited))
+    if policy.service_level:
+        _lose(store, latency, invited)
     answered_by = store.answered_by()
     evidence = _evidence(store, meta, every, stats, answered_by)
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
@@ -186,13 +194,6 @@ def _part(shard: Mapping[str, Any] | None) -> str:
     return f"shard {shard['index']} of {shard['of']} alone (kvv merge joins them)" if shard else ""
 
 
-def _fed(latency: LatencyTally, answers: Iterable[Answer]) -> Iterator[Answer]:
-    """The answers, each counted on its way: they are read from the store once."""
-    for answer in answers:
-        latency.add(answer)
-        yield answer
-
-
 def _findings(store: Store) -> Iterator[FindingGroup]:
     for group in store.finding_groups():
         yield FindingGroup(
@@ -244,17 +245,44 @@ def _gateway(store: Store) -> Iterator[FindingGroup]:
         )
 
 
-def _answers(store: Store) -> Iterator[Answer]:
-    agentic = {entry["id"] for entry in store.meta()["suites"] if "sandbox" in load_suite(entry["id"]).needs}
+def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> Iterator[Answer]:
+    """The answers, each counted on its way: they are read from the store once. A service is measured by first attempts, and never by the
+    cases that ``invited`` a refusal."""
+    agentic = _agentic(store)
     for sample in store.timing_samples():
-        yield Answer(
+        answer = Answer(
             prompt_tokens=sample.prompt_tokens or 0,
-            workload="agentic" if sample.case.split("/", 1)[0] in agentic else "chat",
+            workload=_workload(sample.case, agentic),
             ttft_ms=sample.first_token_ms if sample.stream else None,
             itl_ms=sample.itl_p50_ms,
             output_tps=sample.tokens_per_s,
             e2e_ms=sample.total_ms,
         )
+        if sample.attempt == 1 and sample.case not in invited:
+            latency.add(answer)
+        yield answer
+
+
+def _lose(store: Store, latency: LatencyTally, invited: Collection[str]) -> None:
+    agentic = _agentic(store)
+    for lost in store.lost_requests():
+        if lost.case not in invited:
+            latency.lose(
+                Lost(
+                    prompt_tokens=lost.prompt_tokens,
+                    workload=_workload(lost.case, agentic),
+                    streamed=lost.stream,
+                    unexplained=lost.standing is Standing.CONFIGURATION or lost.fault in UNEXPLAINED,
+                )
+            )
+
+
+def _agentic(store: Store) -> set[str]:
+    return {entry["id"] for entry in store.meta()["suites"] if "sandbox" in load_suite(entry["id"]).needs}
+
+
+def _workload(case: str, agentic: Collection[str]) -> str:
+    return "agentic" if case.split("/", 1)[0] in agentic else "chat"
 
 
 def _traffic(store: Store) -> Traffic:

@@ -13,7 +13,7 @@ from kvv.config import ConfigError
 from kvv.gate.decide import binding_levels
 from kvv.looks import stopped_suites
 from kvv.model import Case, Outcome, Role, Verdict
-from kvv.outcome import LIVENESS
+from kvv.outcome import is_probe
 from kvv.record import check_meta, recorded_suites
 from kvv.report.view import RunView
 from kvv.runfolder import STORE, find_run, vendor_stored
@@ -25,8 +25,6 @@ from kvv.suite import ReferenceRun, SuiteKind
 NOT_SAMPLING = frozenset({"expect_completion_tokens"})
 #: a field of --extra-body that only names the provider behind a gateway
 PROVIDER = "provider"
-#: purposes of requests that a case sends to know whether anybody is there
-SIDE_QUESTIONS = frozenset({"control", LIVENESS})
 ANSWER_TEXT = 1_500
 #: characters kept of what a rule says
 MESSAGE = 300
@@ -99,6 +97,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
         service=service_of(store),
         findings=_findings(view),
         gates=view.decision.gates,
+        results_sha256=store.results_digest(),
     )
 
 
@@ -234,7 +233,7 @@ def answer_text(store: Store, case: str, sample: int) -> str:
     stored = evidence_exchange(store, verdict) if verdict is not None else None
     if stored is None:
         for one in store.exchanges(case, sample):
-            if one.exchange.role is Role.TARGET and (stored is None or one.exchange.identity.purpose not in SIDE_QUESTIONS):
+            if one.exchange.role is Role.TARGET and (stored is None or not is_probe(one.exchange.identity.purpose)):
                 stored = one
     return "" if stored is None else _said(stored)[:ANSWER_TEXT]
 

@@ -22,6 +22,7 @@ from kvv.importers import Imported, ImportFileError, import_k2vv
 from kvv.model import Answered, Case, Done, Outcome, Stat, Verdict
 from kvv.profile import load_profile
 from kvv.references import Header, read_reference, write_reference
+from kvv.store import Store
 from kvv.suite import Context, ReferenceRun, Settings
 from kvv.suites.toolcall.suite import ToolcallSuite
 
@@ -235,6 +236,25 @@ def test_damaged_files_are_one_line_errors(tmp_path: Path, data: bytes) -> None:
 def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match=r"nowhere: "):
         import_k2vv(tmp_path / "nowhere", save(tmp_path / "requests.jsonl", [request(1)]))
+
+
+def test_a_recording_is_one_official_run_however_often_and_in_whatever_form_it_is_imported(kvv_cli: Any, tmp_path: Path) -> None:
+    asked = save(tmp_path / "requests.jsonl", [request(n) for n in range(1, 4)])
+    plain = save(tmp_path / "plain.jsonl", [result(n) for n in range(1, 4)])
+    packed = tmp_path / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress("\n".join(json.dumps(result(n), indent=None, sort_keys=True) for n in (3, 1, 2)).encode()))
+    # the same scores in other words: another official run
+    other = save(tmp_path / "other.jsonl", [result(n, response={**response(n), "id": f"other-{n}"}) for n in range(1, 4)])
+    for path in (plain, packed, other):
+        ran = kvv_cli("import", "k2vv", str(path), "--requests", str(asked), "--as-reference", f"{path}.ref", out=tmp_path / path.stem)
+        assert "wrote the reference" in ran.err, ran.said
+    official = [word for path in (plain, packed, other) for word in ("--reference", f"{path}.ref")]
+    ran = kvv_cli("import", "k2vv", str(plain), "--requests", str(asked), *official)
+    assert [line for line in ran.err.splitlines() if "counted once" in line] == [
+        f"kvv: --reference: {plain}.ref and {packed}.ref hold the same run; it is counted once"
+    ]
+    with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
+        assert len(store.meta()["suites"][0]["references"]) == 2
 
 
 def test_times_and_durations_are_kept_where_they_are_sound(tmp_path: Path) -> None:

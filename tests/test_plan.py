@@ -13,7 +13,7 @@ import pytest
 
 from kvv.config import ConfigError, load_config
 from kvv.data import load
-from kvv.job import guard, prepare, prepare_suite
+from kvv.job import _reference_files, guard, prepare, prepare_suite
 from kvv.model import Area, Case, Level, Outcome, Verdict
 from kvv.plan import in_order, permuted, settings_for
 from kvv.policy import Required, load_policy
@@ -208,14 +208,16 @@ def reference_file(folder: Path, name: str, **header: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("header", [{"run_id": "20260101-x"}, {"source_sha256": "ab" * 32}])
-def test_one_official_run_given_twice_is_refused(tmp_path: Path, header: dict[str, str]) -> None:
+@pytest.mark.parametrize("header", [{"run_id": "20260101-x"}, {"source_sha256": "ab" * 32}, {"results_sha256": "ef" * 32}, {}])
+def test_one_official_run_given_twice_is_counted_once(tmp_path: Path, header: dict[str, str]) -> None:
     first, copy = reference_file(tmp_path, "a.jsonl", **header), reference_file(tmp_path, "b.jsonl", **header)
     for pair in ((first, first), (first, copy)):
-        with pytest.raises(ConfigError, match=r"--reference: .* hold the same run"):
-            prepare(configured(suites=["params"], reference=pair))
-    other = reference_file(tmp_path, "c.jsonl", run_id="20260102-y", source_sha256="cd" * 32)
-    prepare(configured(suites=["params"], reference=(first, other)))
+        read, said = _reference_files(configured(reference=pair))
+        assert (list(read), said) == ([first], (f"--reference: {first} and {pair[1]} hold the same run; it is counted once",))
+    # the same scores, and each mark of another run: two official runs may both be right throughout
+    other = reference_file(tmp_path, "c.jsonl", run_id="20260102-y", source_sha256="cd" * 32, results_sha256="12" * 32)
+    read, said = _reference_files(configured(reference=(first, other, copy)))
+    assert (list(read), len(said)) == ([first, other], 1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ import pytest
 import kvv.cli
 import kvv.verbs.drive
 from kvv.cli import main
+from kvv.reference import ReferenceConfig, ReferenceServer
+from kvv.stdio import Outlet
 
 HEAVY = {"numpy", "scipy", "aiohttp", "pandas", "datasets", "jinja2", "sympy", "rich"}
 
@@ -143,12 +146,83 @@ def test_an_unreachable_endpoint_is_named_even_when_quiet(kvv_cli: Any) -> None:
     assert os.path.isdir(folder)
 
 
+COMMAND = f"{sys.executable} -c 'import sys; from kvv.cli import main; sys.exit(main())'"
+
+
+def in_bash(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, errors="replace"
+    )
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
-@pytest.mark.parametrize("closing", [">/dev/full", ">&-", ">&- 2>&-", "| head -c 1 >/dev/null"])
+@pytest.mark.parametrize("closing", [">/dev/full", "2>/dev/full", ">&-", "2>&-", "<&- >&- 2>&-", "| head -c 1 >/dev/null", "2>&1 | true"])
 def test_a_verdict_that_cannot_be_printed_is_still_the_exit_code(closing: str, tmp_path: Path) -> None:
-    words = f"{sys.executable} -c 'import sys; from kvv.cli import main; sys.exit(main())' run params --case 'params/omitted/*' --out {tmp_path}"
-    ended = subprocess.run(["bash", "-o", "pipefail", "-c", f"{words} {closing}"], capture_output=True, text=True, timeout=120)
+    ended = in_bash(f"{COMMAND} run params --case 'params/omitted/*' --out {tmp_path} {closing}")
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
+    assert ("standard output cannot be written (No space left on device)" in ended.stderr) is (closing == ">/dev/full")
     (report,) = tmp_path.glob("*/report.json")
     assert json.loads(report.read_text("utf-8"))["verdict"] == "pass"
+
+
+@pytest.fixture(scope="module")
+def failed_and_passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two runs whose readers went away at once: one of an endpoint that takes what it must refuse, one of a good one."""
+    folders = []
+    for fault, code in (((ReferenceConfig(faults=("A05",))), 1), (ReferenceConfig(), 0)):
+        out = tmp_path_factory.mktemp("out")
+        with ReferenceServer(fault) as server:
+            line = f"{COMMAND} run params --case 'params/*/temperature*' --base-url {server.base_url} --model kimi-k3 --out {out} 2>&1 | true"
+            assert in_bash(line).returncode == code
+        (report,) = out.glob("*/report.json")
+        assert (report.parent / "report.html").is_file()
+        folders.append(report.parent)
+    return folders[0], folders[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("score {failed}", 1),
+        ("report {failed} --format csv", 0),
+        ("show --rule * --run {passed} --json", 2),  # a run without findings: a usage error stays one
+        ("compare {failed} {passed}", 0),
+        ("gate {failed} --baseline {passed} --policy smoke", 1),
+        ("list cases", 0),
+        ("list cases --json", 0),
+        ("frob", 2),
+        ("--help", 0),
+    ],
+)
+def test_every_verb_keeps_its_exit_code_when_nobody_reads(words: str, code: int, failed_and_passed: tuple[Path, Path]) -> None:
+    failed, passed = failed_and_passed
+    ended = in_bash(f"set -f; {COMMAND} {words.format(failed=failed, passed=passed)} 2>&1 | true")
+    assert (ended.returncode, "Traceback" in ended.stderr, "Exception ignored" in ended.stderr) == (code, False, False), ended.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_character_that_the_terminal_cannot_print_is_escaped(encoding: str, failed_and_passed: tuple[Path, Path]) -> None:
+    failed, passed = failed_and_passed
+    for words, code in ((f"compare {failed} {passed}", 0), (f"report {failed} --format md", 0), ("list cases --json", 0)):
+        ended = in_bash(f"{COMMAND} {words}", PYTHONIOENCODING=encoding)
+        assert (ended.returncode, "internal error" in ended.stderr) == (code, False), ended.stderr
+    assert json.loads(ended.stdout)
+    ended = in_bash(f"{COMMAND} show '\u2192\u00e9' --run {failed}", PYTHONIOENCODING=encoding)
+    assert ended.returncode == 2
+    assert {"ascii": "\\u2192\\xe9", "cp1252": "\\u2192"}[encoding] in ended.stderr
+
+
+class _Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_stream_that_failed_is_silent_from_then_on_and_others_are_not() -> None:
+    full, good = Outlet(_Full()), Outlet(io.StringIO())
+    for outlet in (full, good):
+        outlet.write("a")
+        outlet.writelines(["b", "c"])
+        outlet.flush()
+    assert full.failure is not None
+    assert (good.failure, good.getvalue()) == (None, "abc")

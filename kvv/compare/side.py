@@ -129,7 +129,7 @@ class Side:
     """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are.
 
     ``verdict``, ``contract`` and ``gates`` are outcomes under the run's own policy. ``findings`` is None where nobody recorded them:
-    a baseline accepted by an earlier version.
+    a baseline accepted by an earlier version. ``results_sha256`` is ``Store.results_digest``: which measurement it is, "" in baselines of versions that did not keep it.
     """
 
     run_id: str
@@ -149,6 +149,12 @@ class Side:
     service: Service = Service()
     findings: tuple[RuleResult, ...] | None = None
     gates: tuple[Gate, ...] = ()
+    results_sha256: str = ""
+
+    def same_run(self, other: Side) -> bool:
+        """Whether both are of one run, by its id or by its results: a copy, an accepted baseline, a recording that was imported again."""
+        marks = ("run_id", "results_sha256")
+        return any(getattr(self, mark) and getattr(self, mark) == getattr(other, mark) for mark in marks)
 
     @property
     def name(self) -> str:

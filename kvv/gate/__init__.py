@@ -12,7 +12,7 @@ from __future__ import annotations
 from kvv.gate.decide import Decision, WaiverState, aggregate, coverage_sentence, decide, exit_code
 from kvv.gate.forecast import Expected, Forecast, GateForecast, expected_design, f1_resolves, forecast
 from kvv.gate.inputs import Collector, Evidence, FindingExample, FindingGroup, Look, SuiteRun, group_findings
-from kvv.gate.latency import Answer, LatencyTally
+from kvv.gate.latency import Answer, LatencyTally, Lost
 from kvv.gate.looks import LookDecision, decide_look
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "LatencyTally",
     "Look",
     "LookDecision",
+    "Lost",
     "SuiteRun",
     "WaiverState",
     "aggregate",

@@ -15,10 +15,9 @@ from time import monotonic
 
 from kvv.data.pictures import pictures_of, with_pictures
 from kvv.model import Answered, Ask, Case, Credential, Done, Exec, Executed, Identity, Outcome, Request, Role, Verdict
-from kvv.outcome import LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
+from kvv.outcome import BESIDE, LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.profile import Profile
 from kvv.reading import Received
-from kvv.refusals import BESIDE
 from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.schedule.budget import Budget
 from kvv.schedule.health import Health, repeated_by_the_case, sentence

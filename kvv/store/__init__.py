@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from kvv.store.errors import NotStorableError, StoreError, UnknownCaseError, WriteError
-from kvv.store.rows import FindingGroup, RoleTraffic, StoredEvent, StoredExchange, TimingSample, Traffic
+from kvv.store.rows import FindingGroup, LostRequest, RoleTraffic, StoredEvent, StoredExchange, TimingSample, Traffic
 from kvv.store.store import Store
 
 __all__ = [
     "FindingGroup",
+    "LostRequest",
     "NotStorableError",
     "RoleTraffic",
     "Store",

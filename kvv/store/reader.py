@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from itertools import count
 from typing import Any
 
@@ -29,12 +31,12 @@ from kvv.model import (
     Upstream,
     Verdict,
 )
-from kvv.outcome import Standing
+from kvv.outcome import Standing, is_probe
 from kvv.store.blobs import BlobReader, Unpacker, parse_body
 from kvv.store.codec import codec, load_json, unpack_frames, untag
 from kvv.store.errors import StoreError
 from kvv.store.inserts import CASE_APART, EXCHANGE_APART, FINDING_APART, RECORD_HEAD, REQUEST_APART
-from kvv.store.rows import FindingGroup, RoleTraffic, StoredEvent, StoredExchange, TimingSample, Traffic
+from kvv.store.rows import FindingGroup, LostRequest, RoleTraffic, StoredEvent, StoredExchange, TimingSample, Traffic
 from kvv.upstreams import AnsweredBy
 
 EXAMPLES = 5
@@ -265,11 +267,13 @@ class Reader:
 
     def timing_samples(self, suite: str | None, role: Role) -> Iterator[TimingSample]:
         query = (
-            "SELECT e.case_id, e.sample, e.stream, e.prompt_tokens, e.cached_tokens, e.completion_tokens, e.first_token_ms, e.itl_p50_ms, e.total_ms "
-            "FROM exchange e WHERE e.role = ? AND e.standing = 'answered' "
+            "SELECT e.case_id, e.sample, e.purpose, e.attempt, e.stream, e.prompt_tokens, e.cached_tokens, e.completion_tokens, e.first_token_ms, "
+            "e.itl_p50_ms, e.total_ms FROM exchange e WHERE e.role = ? AND e.standing = 'answered' "
             "AND (? IS NULL OR EXISTS (SELECT 1 FROM cases c WHERE c.id = e.case_id AND c.suite = ?)) ORDER BY e.id"
         )
-        for case_id, sample, stream, prompt, cached, completion, first, itl, total in self._rows(query, role.value, suite, suite):
+        for case_id, sample, purpose, attempt, stream, prompt, cached, completion, first, itl, total in self._rows(query, role.value, suite, suite):
+            if is_probe(purpose):
+                continue
             yield TimingSample(
                 case=case_id,
                 sample=sample,
@@ -281,7 +285,42 @@ class Reader:
                 itl_p50_ms=itl,
                 tokens_per_s=_tokens_per_s(completion, first, total) if stream else None,
                 total_ms=total,
+                attempt=attempt,
             )
+
+    def lost_requests(self, role: Role) -> Iterator[LostRequest]:
+        query = (
+            "SELECT e.case_id, e.purpose, e.stream, coalesce((SELECT max(x.prompt_tokens) FROM exchange x WHERE x.case_id = e.case_id "
+            "AND x.sample = e.sample AND x.restart = e.restart AND x.step = e.step AND x.ask = e.ask AND x.purpose = e.purpose), "
+            "(SELECT max(x.prompt_tokens) FROM exchange x WHERE x.case_id = e.case_id AND x.step = 0 AND e.step = 0 AND x.ask = e.ask "
+            "AND x.purpose = e.purpose)), e.standing, r.data FROM exchange e "
+            "LEFT JOIN record r ON r.exchange = e.id AND e.standing = 'unavailable' "
+            "WHERE e.role = ? AND e.attempt = 1 AND e.standing != 'answered' ORDER BY e.id"
+        )
+        for case_id, purpose, stream, prompt, standing, data in self._rows(query, role.value):
+            if not is_probe(purpose):
+                fault = None if data is None else self._fault(data)
+                yield LostRequest(case=case_id, stream=bool(stream), prompt_tokens=prompt, standing=Standing(standing), fault=fault)
+
+    def results_digest(self, *, answers: bool) -> str:
+        query = (
+            "SELECT e.case_id, e.step, e.ask, e.purpose, e.attempt, e.status, e.prompt_tokens, e.completion_tokens, e.first_token_ms, e.total_ms, "
+            "r.data FROM exchange e LEFT JOIN record r ON r.exchange = e.id AND ? WHERE e.role = 'target'"
+        )
+        rows = []
+        for *place, purpose, attempt, status, prompt, completion, first, total, data in self._rows(query, answers):
+            if not is_probe(purpose):
+                row = [*place, purpose, attempt, status, prompt, completion, first, total, *([] if data is None else self._answer_of(data))]
+                rows.append(sha256(json.dumps(row, ensure_ascii=True).encode("ascii")).digest())
+        return sha256(b"".join(sorted(rows))).hexdigest() if rows else ""
+
+    def _answer_of(self, data: bytes) -> list[Any]:
+        """When it came and what it says; named one by one, so that a field that a later version keeps beside them changes no digest."""
+        plain = self._unpack(data)
+        fields = load_json(plain[RECORD_HEAD.size : RECORD_HEAD.size + RECORD_HEAD.unpack_from(plain)[0]])
+        said: Observation = self._decode_observation(fields["observation"])
+        choices = [[c.answer, c.reasoning, [[t.id, t.name, t.arguments] for t in c.tool_calls], c.finish_reason] for c in said.choices]
+        return [fields["exchange"].get("started", ""), said.id, choices]
 
     def endings(self, role: Role) -> Iterator[Ending]:
         """The records of broken attempts alone are read: only they may name a fault."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from kvv.model import Area, Evidence, Exchange, Finding, FindingKind, Level, Observation, Request
+from kvv.model import Area, Evidence, Exchange, FaultKind, Finding, FindingKind, Level, Observation, Request
 from kvv.outcome import Standing
 
 
@@ -48,7 +48,7 @@ class FindingGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingSample:
     """One answered exchange. ``tokens_per_s``: completion tokens after the first, over the time after the first; None where the
-    answer was not streamed or had fewer than two tokens."""
+    answer was not streamed or had fewer than two tokens. ``attempt`` counts from 1."""
 
     case: str
     sample: int
@@ -60,6 +60,19 @@ class TimingSample:
     itl_p50_ms: float | None
     tokens_per_s: float | None
     total_ms: float | None
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRequest:
+    """A request whose first attempt brought no whole answer. ``prompt_tokens`` are those of a later attempt, or of another sample of the same
+    opening question; None where none was answered. ``fault`` is None where an HTTP answer came."""
+
+    case: str
+    stream: bool
+    prompt_tokens: int | None
+    standing: Standing
+    fault: FaultKind | None
 
 
 class RoleTraffic(TypedDict):

@@ -18,7 +18,7 @@ from kvv.store.errors import NotStorableError, StoreError, UnknownCaseError
 from kvv.store.inserts import Inserter
 from kvv.store.lock import WriterLock
 from kvv.store.reader import Reader
-from kvv.store.rows import FindingGroup, StoredEvent, StoredExchange, TimingSample, Traffic
+from kvv.store.rows import FindingGroup, LostRequest, StoredEvent, StoredExchange, TimingSample, Traffic
 from kvv.store.writer import Job, Writer
 from kvv.upstreams import AnsweredBy
 
@@ -306,8 +306,24 @@ class Store:
         return self._reading(Reader.traffic)
 
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
-        """Answered exchanges of one role, in the order they were put; what was refused or broke off has no timing of its own."""
+        """Answered exchanges of one role but its probes, in the order they were put; what was refused or broke off has no timing of its own."""
         return self._stream(lambda reader: reader.timing_samples(suite, role))
+
+    def lost_requests(self, *, role: Role = Role.TARGET) -> Iterator[LostRequest]:
+        """Requests to one role, but its probes, whose first attempt was not answered, in the order they were put."""
+        return self._stream(lambda reader: reader.lost_requests(role))
+
+    def results_digest(self) -> str:
+        """Which measurement this is, wherever and in whatever form its results lie; "" where nothing was asked of the target.
+
+        SHA-256 over every attempt of the target's requests but probes, in no order: the request's place, status, tokens and times. Two
+        runs that agree in every score still differ in times measured to a fraction of a microsecond; a copied, renamed or merged store
+        does not, and neither does one whose verdicts were made anew. A recording may lack times, so of an imported one each answer's own
+        text, id and date count too: it is the same one compressed, reformatted or with its lines in another order. Two imported
+        recordings that agree in all of this hold nothing that tells them apart.
+        """
+        answers = bool(self.meta().get("imported"))
+        return self._reading(lambda reader: reader.results_digest(answers=answers))
 
     def endings(self, *, role: Role = Role.TARGET) -> Iterator[Ending]:
         """How each attempt at one role's endpoint ended, in the order they were put."""

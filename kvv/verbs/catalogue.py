@@ -18,7 +18,7 @@ def list_things(arguments: argparse.Namespace) -> int:
         arguments
     )
     if arguments.json_output:
-        print(json.dumps(list(rows), indent=2, ensure_ascii=False))
+        print(json.dumps(list(rows), indent=2))
         return 0
     for row in rows:
         print(plain("  ".join(str(value) for value in row.values() if value not in ("", None))))

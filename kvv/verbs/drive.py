@@ -29,7 +29,7 @@ from kvv.runfolder import STORE, create_folder, vendor_of, write_config
 from kvv.sandbox import WARNING
 from kvv.sharding import sharded
 from kvv.store import Store, StoreError, WriteError
-from kvv.verbs.plan import plan_tables
+from kvv.verbs.plan import announce_doubles, plan_tables
 
 #: budgets that a resumed run finds used up
 SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
@@ -40,6 +40,7 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
     job, part = sharded(prepare(config, contract_only=contract_only))
     official = reference_job(job)
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
+    announce_doubles(job)
     if part is not None:
         _say(config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases")
     if config.early_stop and not contract_only:

@@ -61,7 +61,7 @@ def gate(arguments: argparse.Namespace) -> int:
     if arguments.confirm_now:
         with finished(str(folder), None) as (store, _):
             check_bounds(folder, store, bounds_of(vars(arguments)))
-    baselines = _baselines(arguments, side)
+    baselines, doubles = _counted_once(_baselines(arguments, side))
     newest, older = baselines[0].side, [baseline.side for baseline in baselines[1 : arguments.last]]
     older, unused = _like(newest, older, allowed)
     rng = np.random.default_rng(0)
@@ -93,6 +93,7 @@ def gate(arguments: argparse.Namespace) -> int:
         notes=(
             *_scatter_notes(policy, side, held.accepted),
             *(f"compared although they differ: {u.text}" for u in found.unlike),
+            *doubles,
             *found.dropped,
             *unused,
             *filter(None, [view.trouble]),
@@ -152,7 +153,7 @@ def _second(arguments: argparse.Namespace, held: _Held, side: Side, folder: Path
     """The run of --confirm, or what --confirm-now measures; None where neither was asked for or nothing alarmed."""
     if arguments.confirm:
         named, where = _side(arguments.confirm, arguments.out, "--confirm")
-        if where.resolve() == folder.resolve():
+        if where.resolve() == folder.resolve() or named.same_run(side):
             raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
         if named.model != side.model:
             raise ConfigError(f"--confirm: is of the model {plain(named.model, 80)}, the run of {plain(side.model, 80)}")
@@ -235,18 +236,31 @@ def _baselines(arguments: argparse.Namespace, run: Side) -> list[Baseline]:
     """Those named, or those accepted for this vendor and model; the newest first, never the run itself."""
     if arguments.baseline:
         found = newest_first([_named(name, arguments.out) for name in arguments.baseline])
-        if any(baseline.side.run_id == run.run_id for baseline in found):
+        if any(baseline.side.same_run(run) for baseline in found):
             raise ConfigError("--baseline: is the run itself")
         return found
     folder = Path(arguments.baselines)
     accepted = list(accepted_baselines(folder, vendor=run.vendor, model=run.model))
-    found = [baseline for baseline in accepted if baseline.side.run_id != run.run_id]
+    found = [baseline for baseline in accepted if not baseline.side.same_run(run)]
     if accepted and not found:
         raise ConfigError(f"--baseline: this run is the only accepted baseline under {folder}/ itself: gate a later run against it")
     if not found:
         what = f"no baseline yet for {plain(run.vendor, 80)} {plain(run.model, 80)} under {folder}/"
         raise ConfigError(f"--baseline: {what}: `kvv baseline accept {plain(run.run_id, 120)}` makes this run the first one, or name one")
     return found
+
+
+def _counted_once(baselines: Sequence[Baseline]) -> tuple[list[Baseline], list[str]]:
+    """Without those that hold a run once more, and a sentence on each: two equal ones would say that a service never scatters."""
+    kept: list[Baseline] = []
+    doubles = []
+    for baseline in baselines:
+        same = next((other for other in kept if baseline.side.same_run(other.side)), None)
+        if same is None:
+            kept.append(baseline)
+        else:
+            doubles.append(f"the baselines {same.side.run_id} and {baseline.side.run_id} hold the same run; it is counted once")
+    return kept, doubles
 
 
 def _named(name: str, out: str | None) -> Baseline:

@@ -24,6 +24,7 @@ from kvv.runfolder import STORE, create_folder, write_config
 from kvv.schedule.stepping import judge_replies
 from kvv.store import Store
 from kvv.suite import Suite
+from kvv.verbs.plan import announce_doubles
 from kvv.wire.encode import encode
 from kvv.workers import Workers
 
@@ -42,6 +43,7 @@ def import_results(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"FILE: {error}") from error
     config = load_config(_flags(arguments), environ={})
     job = _job(config, imported, config.model or imported.model)
+    announce_doubles(job)
     check_reference(config)
     folder = create_folder(config.out, IMPORTED, job.model)
     source = Path(arguments.file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +25,19 @@ def plan(arguments: argparse.Namespace) -> int:
     job, _ = sharded(prepare(config))
     official = reference_job(job)
     jobs = {"": job} if official is None else {"": job, LANE: official}
+    announce_doubles(job)
     if config.json_output:
         facts = plan_facts(job) if official is None else {**plan_facts(job), LANE: plan_facts(official), "total": total_facts(jobs)}
         print(json.dumps(facts, indent=2))
     else:
         print(plan_tables(jobs))
     return 0
+
+
+def announce_doubles(*jobs: Job) -> None:
+    """References that hold one run, named once however many endpoints they are for; even under -q, for the verdict rests on fewer runs."""
+    for line in dict.fromkeys(line for job in jobs for line in job.counted_once):
+        print(plain(f"kvv: {line}", 1_000), file=sys.stderr, flush=True)
 
 
 def plan_tables(jobs: Mapping[str, Job]) -> str:

@@ -38,7 +38,7 @@ from kvv.store import Store, WriteError
 from kvv.vendors import Vendor
 from kvv.verbs.documents import put, write
 from kvv.verbs.drive import announce, begin, continuation, executed, progress_for
-from kvv.verbs.plan import plan_tables
+from kvv.verbs.plan import announce_doubles, plan_tables
 
 #: exit codes, the first that applies to any side
 PRECEDENCE = (2, 130, 1, 4, 5, 3, 0)
@@ -62,6 +62,7 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
             print(plain(f"{name}: profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}"), file=sys.stderr)
         if any(job.prices is not None for job in jobs.values()):
             print(plan_tables(jobs), file=sys.stderr)
+    announce_doubles(*jobs.values())
     guard(*jobs.values(), prices=f"prices in {file}")
     if any(job.sandbox == "none" for job in jobs.values()):
         print(WARNING, file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +130,27 @@ def test_a_baseline_that_was_accepted_before_ports_were_told_apart_is_found_by_i
     assert (said.code, "no baseline yet for local-8000" in said.err) == (2, True)
 
 
+def test_one_run_is_one_baseline_in_whatever_form_it_is_given(runs: Any, call: Any, policy: str, tmp_path: Path) -> None:
+    copy = shutil.copytree(runs.good, tmp_path / "renamed")
+    assert call("baseline", "accept", runs.good).code == 0
+    (accepted,) = Path("baselines").rglob("*.json")
+    # as if the same results had been accepted under another id: a merge made twice, a recording imported twice
+    again = replace(read_baseline(accepted).side, run_id="again")
+    write_baseline(Path("baselines"), Baseline(side=again, accepted="2026-01-02T00:00:00Z"))
+    for named in (("--baseline", runs.good, "--baseline", copy), ("--baseline", copy, "--baseline", accepted), ()):
+        code, found = gated(call, runs.bad, *named, "--policy", policy)
+        assert (code, found["drift"], sum("it is counted once" in note for note in found["notes"])) == (1, [], 1)
+    said = call("gate", copy, "--baseline", runs.good)
+    assert (said.code, "is the run itself" in said.err) == (2, True)
+    said = call("gate", runs.bad, "--baseline", runs.good, "--confirm", shutil.copytree(runs.bad, tmp_path / "fresh"))
+    assert (said.code, "a confirmation is a fresh measurement" in said.err) == (2, True)
+
+
+def test_two_runs_that_are_right_throughout_are_two_baselines(runs: Any, call: Any, policy: str) -> None:
+    code, found = gated(call, runs.bad, "--baseline", runs.good, "--baseline", runs.same, "--policy", policy)
+    assert (code, len(found["drift"]), [note for note in found["notes"] if "counted once" in note]) == (1, 1, [])
+
+
 def test_a_failed_run_is_accepted_only_by_force(runs: Any, call: Any) -> None:
     said = call("baseline", "accept", runs.bad)
     assert said.code == 2
@@ -249,10 +271,10 @@ def test_older_baselines_show_drift_and_an_unlike_one_is_left_out(runs: Any, cal
         good = side_of(store)
     with finished(str(runs.bad), None) as (store, _):
         bad = side_of(store)
-    other = replace(good, run_id="other", suites={"ocrbench": replace(good.suites["ocrbench"], facts={"data": "else"})})
+    other = replace(good, run_id="other", results_sha256="other", suites={"ocrbench": replace(good.suites["ocrbench"], facts={"data": "else"})})
     write_baseline(Path("baselines"), Baseline(side=good, accepted="2026-01-01T00:00:00Z"))
     write_baseline(Path("baselines"), Baseline(side=other, accepted="2026-01-02T00:00:00Z"))
-    write_baseline(Path("baselines"), Baseline(side=replace(bad, run_id="weak"), accepted="2026-01-03T00:00:00Z"))
+    write_baseline(Path("baselines"), Baseline(side=replace(bad, run_id="weak", results_sha256="weak"), accepted="2026-01-03T00:00:00Z"))
     assert [b.side.run_id for b in accepted_baselines(Path("baselines"))] == ["weak", "other", good.run_id]
     code, found = gated(call, runs.bad, "--policy", policy, "--waivers", waive("contract/decoding"))
     assert (code, found["baseline"]["run_id"]) == (0, "weak")
@@ -349,7 +371,7 @@ def test_an_f1_is_judged_by_how_accepted_baselines_agree(call: Any, tmp_path: Pa
     with finished(str(folder), None) as (store, _):
         side = side_of(store)
     for number, name in enumerate(("one", "two")):
-        write_baseline(Path("baselines"), Baseline(side=replace(side, run_id=name), accepted=f"2026-01-0{number + 1}T00:00:00Z"))
+        write_baseline(Path("baselines"), Baseline(side=replace(side, run_id=name, results_sha256=name), accepted=f"2026-01-0{number + 1}T00:00:00Z"))
         code, found = gated(call, folder, "--policy", "f1.toml")
         gate = next(g for g in found["gates"] if g["id"] == "toolcall/trigger_f1")
         lacking = [note for note in found["notes"] if "accept a second one (there is 1)" in note]

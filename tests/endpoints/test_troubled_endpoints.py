@@ -224,3 +224,21 @@ def test_no_key_is_in_any_file_report_line_or_process_list_even_when_the_endpoin
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:  # blobs are compressed: look inside
         for stored in store.exchanges():
             assert not any(secret in repr(stored) for secret in secrets)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "decision"),
+    [({"hang": 30.0}, "fail"), ({"status": 503}, "fail"), ({}, "pass")],
+)
+def test_a_service_level_counts_the_requests_that_were_not_answered(trouble: dict[str, Any], decision: str, kvv_cli: Any, serve: Any) -> None:
+    level = '[[service_level]]\nid = "e2e"\nmeasure = "e2e_ms"\nlimit = 20000\nshare = 0.9\n'
+    Path("sla.toml").write_text(f'name = "sla"\ntitle = "sla"\nalpha = 0.05\n{level}', "utf-8")
+    with serve(lambda number, *_: {**completion(), **(trouble if number % 2 else {})}) as server:
+        ran = kvv_cli(*AIME, "--policy", "sla.toml", "--base-url", server.url, "--concurrency", "8", "--first-byte-timeout", "1")
+    (gate,) = (gate for gate in ran.report["gates"] if gate["id"] == "service/e2e")
+    assert gate["verdict"] == decision, gate
+    asked = ran.row("aime2025")["n_planned"]
+    if decision == "pass":  # the sign of life before the first question is no question
+        assert f"{asked} of {asked} requests" in gate["reason"]
+    else:
+        assert "got no whole answer" in gate["reason"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kvv.gate import Answer, LatencyTally
+from kvv.gate import Answer, LatencyTally, Lost
 from kvv.model import Outcome
 from kvv.policy import Policy
 
@@ -38,7 +38,7 @@ def test_a_level_counts_only_its_prompt_lengths_and_workload() -> None:
     for tokens, workload in ((999, "agentic"), (2000, "agentic"), (1500, "chat"), (1000, "agentic"), (1999, "agentic")):
         tally.add(Answer(prompt_tokens=tokens, workload=workload, ttft_ms=5.0))
     tally.add(Answer(prompt_tokens=1500, workload="agentic"))
-    assert "2 of 2 answers" in tally.gates()[0].reason
+    assert "2 of 2 requests" in tally.gates()[0].reason
 
 
 def test_a_missed_service_level_fails_the_latency_area(bench: Any) -> None:
@@ -54,5 +54,38 @@ def test_a_missed_service_level_fails_the_latency_area(bench: Any) -> None:
 @pytest.mark.parametrize(("kept", "missed", "more"), [(88, 12, True), (28, 0, True), (90, 10, False)])
 def test_a_level_that_cannot_tell_says_how_many_more_answers_would(kept: int, missed: int, more: bool) -> None:
     reason = judged(kept, missed).reason
-    assert ("more answers would settle it" in reason) is more
-    assert ("no number of answers" in reason) is not more
+    assert ("more requests would settle it" in reason) is more
+    assert ("no number of requests" in reason) is not more
+
+
+def with_lost(answered: int, lost: int, *, level: dict[str, Any] | None = None, **request: Any) -> Any:
+    table = {"id": "ttft", "measure": "ttft_ms", "limit": 1000, "share": 0.9, **(level or {})}
+    tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": [table]}))
+    for _ in range(answered):
+        tally.add(Answer(prompt_tokens=500, ttft_ms=5.0, e2e_ms=5.0))
+    for _ in range(lost):
+        tally.lose(Lost(**{"prompt_tokens": 500, **request}))
+    return tally.gates()[0]
+
+
+def test_requests_without_a_whole_answer_are_misses() -> None:
+    assert with_lost(80, 0).decision is Outcome.PASS
+    gate = with_lost(80, 16)
+    assert (gate.decision, gate.reason.startswith("missed: 80 of 96 requests"), "16 got no whole answer" in gate.reason) == (Outcome.FAIL, True, True)
+    assert with_lost(0, 40).decision is Outcome.FAIL
+
+
+def test_a_request_counts_only_where_its_answer_would_have_been_measured() -> None:
+    assert with_lost(80, 16, streamed=False).decision is Outcome.PASS  # a whole answer has no first token
+    assert with_lost(80, 16, streamed=False, level={"measure": "e2e_ms"}).decision is Outcome.FAIL
+    assert with_lost(80, 16, workload="agentic", level={"workload": "chat"}).decision is Outcome.PASS
+    assert with_lost(80, 16, prompt_tokens=5000, level={"max_prompt_tokens": 1000}).decision is Outcome.PASS
+    assert with_lost(80, 16, prompt_tokens=999, level={"max_prompt_tokens": 1000}).decision is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("request_", "level"), [({"unexplained": True}, {}), ({"prompt_tokens": None}, {"max_prompt_tokens": 1000})])
+def test_what_need_not_be_the_services_fault_neither_passes_nor_fails(request_: dict[str, Any], level: dict[str, Any]) -> None:
+    gate = with_lost(80, 16, level=level, **request_)
+    assert (gate.decision, "16 are open" in gate.reason) == (Outcome.INCONCLUSIVE, True)
+    assert with_lost(200, 1, level=level, **request_).decision is Outcome.PASS
+    assert with_lost(80, 16, prompt_tokens=None).decision is Outcome.FAIL  # of any length: the length does not matter

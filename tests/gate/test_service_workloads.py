@@ -10,7 +10,7 @@ import pytest
 from kvv.gate import LatencyTally
 from kvv.policy import Policy, PolicyError, parse_policy
 from kvv.report.view import timing_of
-from kvv.runview import _answers, _fed
+from kvv.runview import _answers
 from kvv.store import Store, TimingSample
 
 
@@ -28,7 +28,7 @@ def test_a_level_of_an_unknown_workload_would_measure_nothing_and_is_refused() -
 
 def test_the_reason_says_of_which_answers() -> None:
     level = {"workload": "agentic", "min_prompt_tokens": 1000, "max_prompt_tokens": 8000}
-    assert "ttft_ms at most 1000 for 90 % of agentic answers with prompts of 1,000 to 8,000 tokens" in reason(**level)
+    assert "ttft_ms at most 1000 for 90 % of agentic requests with prompts of 1,000 to 8,000 tokens" in reason(**level)
     assert reason().endswith("(ttft_ms at most 1000 for 90 %)")
 
 
@@ -46,6 +46,6 @@ def test_turns_of_an_agent_in_a_sandbox_are_the_agentic_workload() -> None:
 
     levels = [{"id": name, "measure": "itl_ms", "limit": 50, "workload": name} for name in ("chat", "agentic")]
     tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": levels}))
-    timing = timing_of(_fed(tally, _answers(cast("Store", Stored()))))
-    assert ["2 of 2 answers" in tally.gates()[0].reason, "0 of 1 answers" in tally.gates()[1].reason] == [True, True]
+    timing = timing_of(_answers(cast("Store", Stored()), tally, ()))
+    assert ["2 of 2 requests" in tally.gates()[0].reason, "0 of 1 requests" in tally.gates()[1].reason] == [True, True]
     assert [(name, q.n, q.p50) for name, q in timing.itl_by_workload] == [("chat", 2, 25.0), ("agentic", 1, 80.0)]

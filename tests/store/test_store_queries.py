@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,6 +199,27 @@ def test_timing_is_of_answered_exchanges_and_tokens_per_second_counts_from_the_f
     assert (streamed.stream, streamed.prompt_tokens, whole.stream, whole.tokens_per_s) == (True, 5, False, None)
     assert list(store.timing_samples("other")) == []
     assert [item.sample for item in store.timing_samples(role=Role.JUDGE)] == [3]
+
+
+def test_lost_requests_are_first_attempts_without_an_answer_and_no_probes(store: Store, make: Any) -> None:
+    hung = Fault(kind=FaultKind.FIRST_BYTE_TIMEOUT, detail="nothing came")
+    usage = {"prompt_tokens": 7}
+    make.put(store, make.identity(), status=None, fault=hung, stream=True)
+    make.put(store, make.identity(), attempt=2, usage=usage, stream=True)
+    make.put(store, make.identity(sample=1), status=503)
+    make.put(store, make.identity(sample=1), attempt=2, status=503)
+    make.put(store, make.identity(sample=2), usage=usage)
+    make.put(store, make.identity(sample=2, step=1), status=401)
+    for purpose in ("liveness", "control", "beside", "between:stream"):
+        make.put(store, replace(make.identity(sample=3), purpose=purpose), status=503)
+        make.put(store, replace(make.identity(sample=4), purpose=purpose), usage=usage)
+    store.flush()
+    assert [(lost.stream, lost.prompt_tokens, lost.standing.value, lost.fault) for lost in store.lost_requests()] == [
+        (True, 7, "unavailable", FaultKind.FIRST_BYTE_TIMEOUT),
+        (False, 7, "unavailable", None),  # the same question's other sample tells its length
+        (False, None, "configuration", None),  # a later turn is of another length
+    ]
+    assert [(one.sample, one.attempt) for one in store.timing_samples()] == [(0, 2), (2, 1)]
 
 
 def test_endings_name_the_fault_of_broken_attempts_and_the_age_of_all(store: Store, make: Any) -> None:
