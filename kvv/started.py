@@ -23,7 +23,6 @@ from typing import Any
 
 from kvv.config import ConfigError, RunConfig
 from kvv.files import new_beside
-from kvv.redact import MARK
 from kvv.report.escape import plain
 from kvv.runfolder import STORE, as_written, read_config
 from kvv.store import Store, StoreError
@@ -46,15 +45,19 @@ KEY_FILE, KEY_BYTES = "seal.key", 32
 
 
 def seal(config: RunConfig, run_id: str) -> dict[str, Any] | None:
-    """The record that this user starts this run with these options; None where the state folder cannot be written."""
-    key = _made_key()
-    return {"options": list(SEALED), "mac": _mac(key, config, run_id, SEALED)} if key else None
+    """The record that this user starts this run with these options; None where the state folder cannot be written.
+
+    An address with a secret in it is left out: run.toml does not hold it whole, so it has to be given again.
+    """
+    written, key = as_written(config), _made_key()
+    options = [name for name in SEALED if not name.endswith("base_url") or written.get(name) == getattr(config, name)]
+    return {"options": options, "mac": _mac(key, config, run_id, options)} if key else None
 
 
 def doubtful(folder: Path, config: RunConfig) -> tuple[str, ...]:
     """The options of a folder's configuration that only its ``run.toml`` vouches for. ConfigError for a store that cannot be read.
 
-    A default is named by nobody and needs no proof. ``--sandbox none`` is never taken from a file, nor is an address with its secret cut out.
+    A default is named by nobody and needs no proof. ``--sandbox none`` is never taken from a file.
     """
     try:
         with Store.open(folder / STORE, read_only=True) as store:
@@ -66,8 +69,7 @@ def doubtful(folder: Path, config: RunConfig) -> tuple[str, ...]:
     return tuple(
         name
         for name in SEALED
-        if (value := getattr(config, name)) != default[name]
-        and (name not in proven or (name == "sandbox" and value == "none") or (name.endswith("base_url") and MARK in value))
+        if (value := getattr(config, name)) != default[name] and (name not in proven or (name == "sandbox" and value == "none"))
     )
 
 
@@ -92,8 +94,9 @@ def _option(name: str, value: Any) -> str:
 def _proven(record: Any, config: RunConfig, run_id: Any) -> frozenset[str]:
     """The options that a seal of this user vouches for: all that it covers or, where any of them was changed, none."""
     match record:
-        case {"options": [*options], "mac": str(mac)} if set(options) <= RunConfig.model_fields.keys() and (key := _stored_key()):
-            return frozenset(options) if hmac.compare_digest(_mac(key, config, str(run_id), options).encode(), mac.encode()) else frozenset()
+        case {"options": [*options], "mac": str(mac)} if all(isinstance(name, str) for name in options) and (key := _stored_key()):
+            known = _mac(key, config, str(run_id), options).encode()
+            return frozenset(options) if hmac.compare_digest(known, mac.encode("utf-8", "replace")) else frozenset()
     return frozenset()
 
 

@@ -102,17 +102,18 @@ def test_another_machine_goes_on_with_what_is_given_again(keyed: Any, monkeypatc
     assert ended.code == 0, ended.said
 
 
-def test_a_seal_is_of_its_run_alone(keyed: Any, serve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_seal_is_of_its_run_alone(keyed: Any, serve: Any, tmp_path: Path) -> None:
     with serve(status=401) as listener:
         own = keyed(*CUT, "--base-url", listener.url).folder
         with Store.open(own / "store.sqlite") as store:
             seal = store.meta()[RECORD]
-        another_machine(monkeypatch, tmp_path)
-        strange = keyed(*CUT, "--base-url", listener.url, out=tmp_path / "strange").folder
-        monkeypatch.undo()
-        monkeypatch.setenv("KVV_API_KEY", KEY)
+        with pytest.MonkeyPatch.context() as patch:
+            another_machine(patch, tmp_path)
+            strange = keyed(*CUT, "--base-url", listener.url, out=tmp_path / "strange").folder
         listener.seen.clear()
-        for forged in (seal, {"options": [], "mac": seal["mac"]}, {"options": ["base_url"], "mac": "0" * 64}, {"mac": "\udcff"}, [], "x", None):
+        tries: list[Any] = [seal, {"options": [], "mac": seal["mac"]}, {"options": ["base_url"], "mac": "0" * 64}]
+        tries += [{"options": ["base_url"], "mac": "\udcff"}, {"options": [[]], "mac": "x"}, {"mac": "x"}, [], "x", None]
+        for forged in tries:
             with Store.open(strange / "store.sqlite") as store:
                 store.set_meta(RECORD, forged)
             assert refused(keyed("resume", str(strange), *MORE), "--base-url")
