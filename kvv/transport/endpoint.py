@@ -16,7 +16,7 @@ from kvv.model.words import WRONG_KEY
 KEYLESS_FIELDS = frozenset({"api-version", "api_version", "apiversion", "version", "v", "model", "deployment", "region", "format", "stream"})
 #: words of the protocol and usual user names, and versions and dates such as ``2024-10-21-preview``
 _KEYLESS_VALUE = re.compile(
-    r"true|false|yes|no|on|off|v?\d{1,4}([.-]\d{1,4}){0,3}(-preview)?|user|username|assistant|system|tool|model|admin|root|default|api|apikey|api-key|x",
+    r"true|false|yes|no|on|off|v?\d{1,3}(\.\d{1,3}){0,2}|\d{4}-\d\d-\d\d(-preview)?|user|username|assistant|system|tool|model|admin|root|default|api|apikey|api-key|x",
     re.IGNORECASE,
 )
 

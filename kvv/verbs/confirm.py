@@ -28,7 +28,7 @@ FOLDER = "confirming"
 NOT_ASKED = frozenset(name for name in RunConfig.model_fields if name.startswith("reference")) | {"as_reference"}
 #: options of the gate that bound the fresh measurement; those not given are the run's own
 BOUNDS = ("deadline", "max_cost", "max_requests", "max_tokens_total", "yes", *(name for name in SEALED if name not in NOT_ASKED))
-#: options of a run that its confirmation has not, beside those
+#: further options of a run that its confirmation does not have
 NOT_AGAIN = frozenset({"shard", "policy", "early_stop", "strict", "json_output", "quiet"})
 #: failing cases of one contract suite beyond which the whole suite is asked, and exchanges looked at for one rule
 CASES, EXCHANGES = 20, 2_000

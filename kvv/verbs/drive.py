@@ -212,7 +212,7 @@ def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:
 
 def continuation(folder: Path, job: Job) -> str:
     """The command that goes on with a run, as a shell takes it; that there is no sandbox is said anew each time."""
-    return f"kvv resume {shlex.quote(str(folder))}" + (" --sandbox none" if job.sandbox == "none" else "")
+    return f"kvv resume {shlex.quote(str(folder))}" + (" --sandbox none" if job.config.sandbox == "none" else "")
 
 
 def announce(text: str) -> None:

@@ -113,6 +113,7 @@ def test_an_error_of_our_own_repeats_no_address(kvv_cli: Any, monkeypatch: pytes
         ("https://me%2Fyou:p%40ss@host/v1", ["p%40ss", "p@ss", "me%2Fyou", "me/you"]),
         ("https://host/v1?key=ab%2Bc+d&code=e==&bare", ["ab%2Bc+d", "ab+c+d", "ab+c d", "e==", "bare"]),
         ("https://user:1234@host/v1", ["1234"]),
+        ("https://host/v1?a=1234-5678-9012&b=20241021", ["1234-5678-9012", "20241021"]),
         # nothing of these can be a key, and their words stand in answers
         ("https://user@host/v1?api-version=2024-10-21-preview&model=kimi-k3&x=true&y=2.1", []),
         ("https://host/v1", []),

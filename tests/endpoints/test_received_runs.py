@@ -165,7 +165,9 @@ def test_no_sandbox_is_a_word_of_the_command_line_alone(keyed: Any, serve: Any) 
             assert refused(keyed(verb, *CUT[1:], "--base-url", listener.url), "sandbox in kvv.toml", "--sandbox none")
         Path("kvv.toml").unlink()
         assert listener.seen == []
-        folder = keyed(*CUT, "--base-url", listener.url, "--sandbox", "none").folder  # as a flag it is taken, and kept
+        cut = keyed(*CUT, "--base-url", listener.url, "--sandbox", "none")  # as a flag it is taken, and kept
+        folder = cut.folder
+        assert f"kvv resume {folder} --sandbox none" in cut.err
         listener.seen.clear()
         assert refused(keyed("resume", str(folder), *MORE), "--sandbox none")
         assert listener.seen == []
