@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kvv import __version__
-from kvv.options import Parser, add_output_options, add_run_options, add_vendors_options
+from kvv.options import Parser, add_again_options, add_output_options, add_run_options, add_vendors_options
 from kvv.options_compared import add_compared_verbs
 from kvv.plugins import registered
 from kvv.stdio import outlets
@@ -44,8 +44,10 @@ def build_parser() -> Parser:
     _add_run(resume)
     for name, kind in (("--deadline", float), ("--max-cost", float), ("--max-requests", int), ("--max-tokens-total", int)):
         resume.add_argument(name, type=kind, help="replaces the run's own bound")
-    resume.add_argument("--base-url", metavar="URL", help="the same endpoint at another address")
+    add_again_options(resume)
     resume.add_argument("--reference-base-url", metavar="URL", help="the same official endpoint at another address")
+    resume.add_argument("--reference-api-key-env", metavar="NAME", help="name of the variable that holds its key")
+    resume.add_argument("--as-reference", metavar="FILE", help="write the run's per-case results there")
     add_output_options(resume)
     score = verbs.add_parser("score", help="judge a stored run again, offline, and show what changed")
     _add_run(score)
@@ -235,14 +237,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _without_secrets(text: str, arguments: argparse.Namespace) -> str:
-    """Our own error text, without the keys that this command line names."""
+    """Our own error text, without the keys that this command line names and those in its addresses."""
+    from kvv.config import ENVIRONMENT
     from kvv.redact import Redactor
+    from kvv.transport.endpoint import in_address
 
     named = [getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env", "reference_api_key_env")]
     headers = [pair.partition("=")[2] for pair in getattr(arguments, "header_env", None) or []]
     names = [*(name for name in named if name), *headers, *getattr(arguments, "key_names", ())]
     names += ["KVV_API_KEY", "KVV_JUDGE_API_KEY", "KVV_REFERENCE_API_KEY"]
-    return Redactor([os.environ.get(name) for name in names]).text(text)
+    urls = [getattr(arguments, option, None) for option in ("base_url", "judge_base_url", "reference_base_url")]
+    inside = [secret for url in (*urls, os.environ.get(ENVIRONMENT["base_url"])) for secret in in_address(url or "")]
+    return Redactor([*(os.environ.get(name) for name in names), *inside]).message(text)
 
 
 if __name__ == "__main__":

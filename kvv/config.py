@@ -300,6 +300,8 @@ def _validated(values: Mapping[str, Any], origin: Mapping[str, str]) -> RunConfi
         name = str(first["loc"][0]) if first["loc"] else "configuration"
         message = first["msg"].removeprefix("Value error, ").removeprefix(": ")
         raise ConfigError(f"{_spelled(name, origin)}: {message}") from None
+    if config.sandbox == "none" and origin.get("sandbox") != "flag":
+        raise ConfigError(f"{_spelled('sandbox', origin)}: none is no sandbox at all, and is taken from the command line alone: --sandbox none")
     _check_url("base_url", config.base_url, origin)
     _check_url("judge_base_url", config.judge_base_url, origin)
     _check_url("reference_base_url", config.reference_base_url, origin)

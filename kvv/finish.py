@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kvv.config import ConfigError, RunConfig
+from kvv.files import replace_file
 from kvv.job import Job
 from kvv.kvv_map import load_map
 from kvv.looks import stopped_suites
@@ -79,7 +80,7 @@ def write_files(store: Store, folder: Path) -> RunView:
     view = build_view(store)
     try:
         for name, render in FILES.items():
-            (folder / name).write_text(render(view), "utf-8", newline="\n")
+            replace_file(folder / name, render(view))
         write_suite_files(store, folder)
     except OSError as error:
         wrong = f"the reports cannot be written to {folder}: {error.strerror or error}"
@@ -95,11 +96,11 @@ def write_suite_files(store: Store, folder: Path) -> None:
         pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="", asked_only=recorded.suite.id in stopped)
         results = (Result(case=case, verdict=verdict, replies=partial(store.replies, case.id, case.sample)) for case, verdict in pairs)
         for name, content in recorded.suite.files(results, recorded.context):
-            path = (folder / name).resolve()
-            if not path.is_relative_to(folder.resolve()):
-                raise ValueError(f"{recorded.suite.id} names a file outside of the run's folder: {name!r:.100}")
+            path = folder / name
+            if not path.parent.resolve().is_relative_to(folder.resolve()):
+                raise ConfigError(f"RUN: {recorded.suite.id} has a file that would be written outside of the run's folder: {name!r:.100}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, "utf-8", errors="replace", newline="\n")
+            replace_file(path, content, "replace")
 
 
 def say(config: RunConfig, view: RunView, folder: Path) -> None:

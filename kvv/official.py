@@ -8,6 +8,7 @@ the endpoint under test goes to it: no key, no header, no provider, no ``--extra
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from kvv.beside import Beside, Part
 from kvv.config import ConfigError, RunConfig
@@ -24,6 +25,13 @@ from kvv.upstreams import mixed
 FOLDER = "reference"
 #: the lane's name in what is shown
 LANE = "reference"
+
+
+def lane_folder(folder: Path) -> Path:
+    """The lane's folder. ConfigError where it is a link: reports would be written wherever that leads."""
+    if (folder / FOLDER).is_symlink():
+        raise ConfigError(f"RUN: {folder / FOLDER} is a link; put the folder itself there")
+    return folder / FOLDER
 
 
 def reference_job(job: Job) -> Job | None:

@@ -59,6 +59,16 @@ def add_endpoint_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--reference-price-out", type=float, metavar="USD")
 
 
+def add_again_options(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """What a stored run says of where something is sent, given again: needed where another user or machine started it."""
+    parser.add_argument("--base-url", metavar="URL", help=f"{when}the same endpoint at another address")
+    parser.add_argument("--api-key-env", metavar="NAME", help=f"{when}name of the variable that holds its key")
+    parser.add_argument("--header-env", action="append", metavar="HEADER=NAME", help=f"{when}send HEADER with the value of the variable NAME")
+    parser.add_argument("--judge-base-url", metavar="URL", help=f"{when}the judge at another address")
+    parser.add_argument("--judge-api-key-env", metavar="NAME", help=f"{when}name of the variable that holds the judge's key")
+    parser.add_argument("--sandbox", choices=BACKENDS, help=f"{when}where a model's commands run; none must be given each time")
+
+
 def add_judge_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("judge")
     group.add_argument("--judge-base-url", metavar="URL", help="the judge's endpoint")

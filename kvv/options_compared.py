@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvv.options import Parser, add_output_options
+from kvv.options import Parser, add_again_options, add_output_options
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[Parser]
@@ -28,7 +28,7 @@ def add_compared_verbs(verbs: Verbs) -> None:
     for name, kind in (("--deadline", float), ("--max-cost", float), ("--max-requests", int), ("--max-tokens-total", int)):
         gate.add_argument(name, type=kind, help="--confirm-now: replaces the run's own bound")
     gate.add_argument("--yes", action="store_true", default=None, help="--confirm-now: start although it may be expensive")
-    gate.add_argument("--base-url", metavar="URL", help="--confirm-now: the same endpoint at another address")
+    add_again_options(gate, "--confirm-now: ")
     gate.add_argument("--policy", metavar="NAME|FILE", help="default: nightly")
     gate.add_argument("--waivers", metavar="FILE", help="[[waiver]] tables: case, reason, owner, issue, expires")
     told = "fail: exit code 3; warn: 0, but 3 for an alarm that could not be confirmed (default: fail)"
@@ -55,6 +55,7 @@ def add_compared_verbs(verbs: Verbs) -> None:
     _add_formats(history)
     merge = verbs.add_parser("merge", help="join the shards of one run (--shard I/N)")
     merge.add_argument("runs", nargs="+", metavar="RUN", help="all of its shards")
+    merge.add_argument("--as-reference", metavar="FILE", help="write the merged run's per-case results; needed again for shards of other machines")
     add_output_options(merge)
 
 

@@ -22,6 +22,7 @@ from kvv.profile import load_profile
 from kvv.published import published_means
 from kvv.redact import redact_url
 from kvv.runfolder import vendor_of
+from kvv.started import RECORD, seal
 from kvv.store import Store, StoreError
 from kvv.suite import Context, Dataset, ReferenceRun, Settings, Suite, SuiteKind, load_suite
 
@@ -53,6 +54,7 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "published": {suite: asdict(mean) for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()},
         "in_process": job.in_process,
         "sandbox": job.sandbox,
+        RECORD: seal(config, run_id),
         "contract_only": job.contract_only,
         "suites": [suite_meta(item) for item in job.plan.suites],
         "skipped": [

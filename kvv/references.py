@@ -13,12 +13,12 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kvv.files import new_beside, replacing
 from kvv.model import Case, Outcome, Verdict
 from kvv.suite import ReferenceRun
 
@@ -96,15 +96,10 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
         head["results_sha256"] = header.results_sha256
     if header.asked:
         head["asked"] = {suite: dict(fields) for suite, fields in header.asked.items()}
-    unnamed = _unnamed(path)
-    try:
-        with unnamed.open("w", encoding="utf-8", newline="\n") as out:
-            out.write(_line(head))
-            for (suite, case_id), found in sorted(samples.items()):
-                out.write(_line({"suite": suite, "case": case_id, "samples": found}))
-        os.replace(unnamed, path)
-    finally:
-        unnamed.unlink(missing_ok=True)
+    with replacing(path) as out:
+        out.write(_line(head).encode())
+        for (suite, case_id), found in sorted(samples.items()):
+            out.write(_line({"suite": suite, "case": case_id, "samples": found}).encode())
     return written
 
 
@@ -121,14 +116,9 @@ def check_writable(path: Path) -> None:
     """OSError where no reference could be put there. Nothing is left behind, and what is there stays."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "is no file")
-    unnamed = _unnamed(path)
-    with unnamed.open("w", encoding="utf-8"):
-        pass
+    unnamed, out = new_beside(path)
+    out.close()
     unnamed.unlink()
-
-
-def _unnamed(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")
 
 
 def per_case(verdicts: Iterable[tuple[Case, Verdict]]) -> dict[tuple[str, str], list[Mapping[str, float] | None]]:

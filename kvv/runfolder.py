@@ -6,7 +6,6 @@ that a killed start left behind is no run.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import tomllib
@@ -20,6 +19,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from kvv.config import ConfigError, RunConfig
+from kvv.files import replace_file
 from kvv.redact import redact_url
 
 STORE = "store.sqlite"
@@ -74,18 +74,22 @@ def create_folder(out: str, vendor: str, model: str) -> Path:
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    """run.toml: every option that is no default, URLs without user info or query values. It makes the folder a run: written last."""
+    """run.toml. It makes the folder a run: written last."""
+    text = "# options of this run that are no defaults; secrets are never written\n" + tomli_w.dumps(as_written(config))
+    try:
+        replace_file(folder / CONFIG, text)
+    except OSError as error:
+        raise ConfigError(f"--out: cannot write to {folder}: {error.strerror or error}") from error
+
+
+def as_written(config: RunConfig) -> dict[str, Any]:
+    """What run.toml holds: every option that is no default, URLs without user info or query values."""
     table = config.model_dump(mode="json", exclude_defaults=True)
     for name in ("base_url", "judge_base_url", "reference_base_url"):
         if table.get(name):
             table[name] = redact_url(table[name])
-    text = "# options of this run that are no defaults; secrets are never written\n" + tomli_w.dumps(_without_none(table))
-    unnamed = folder / f".{CONFIG}"
-    try:
-        unnamed.write_text(text, "utf-8")
-        os.replace(unnamed, folder / CONFIG)
-    except OSError as error:
-        raise ConfigError(f"--out: cannot write to {folder}: {error.strerror or error}") from error
+    written: dict[str, Any] = _without_none(table)
+    return written
 
 
 def _without_none(value: Any) -> Any:
@@ -98,13 +102,20 @@ def _without_none(value: Any) -> Any:
 
 
 def read_config(folder: Path) -> RunConfig:
+    """The options of a run folder, which may be anybody's: ``kvv.started`` tells which of them may be followed. ConfigError in one line."""
     path = folder / CONFIG
     try:
-        return RunConfig.model_validate(tomllib.loads(path.read_text("utf-8")))
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ConfigError(f"RUN: {path} is no file")
+        table = tomllib.loads(path.read_text("utf-8"))
+        # where a value came from is what this file says of it, whatever the file says of that
+        return RunConfig.model_validate({**table, "origin": dict.fromkeys(table, CONFIG)})
     except FileNotFoundError:
         raise ConfigError(f"RUN: {folder} holds no {CONFIG}: this is no run folder") from None
     except ValidationError as error:
         raise ConfigError(f"RUN: {path}: {error.errors()[0]['msg']}") from None
+    except ConfigError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"RUN: {path}: {error}") from error
 

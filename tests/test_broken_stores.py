@@ -67,7 +67,7 @@ def refused(ran: Any) -> bool:
 
 REQUIRED = ("run_id", "kvv_version", "started", "seed", "base_url", "vendor", "model", "profile", "surface", "tier", "preset", "policy")
 #: what older stores lack
-ADDED_LATER = ("shard", "sandbox", "policy_sha256", "published", "chosen_cases")
+ADDED_LATER = ("seal", "shard", "sandbox", "policy_sha256", "published", "chosen_cases")
 REQUIRED += ("in_process", "contract_only", "suites", "skipped", "profile_reason")
 
 

@@ -7,6 +7,7 @@ surrogates. Columns beside a record repeat what sums and filters need; the recor
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,6 +113,27 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
+
+
+def check_files(path: Path, *, writing: bool) -> None:
+    """StoreError unless the store, its logs and its lock are plain files of its folder, or absent.
+
+    SQLite follows links and waits at pipes. A second name of the file (a hard link) may be somebody's copy: it is not written to. A store
+    that is only read may be a link itself.
+    """
+    path = path if writing else path.resolve()
+    for suffix in ("", "-wal", "-shm", "-journal", "-lock"):
+        part = path.with_name(path.name + suffix)
+        try:
+            found = part.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StoreError(f"{part}: {error.strerror or error}") from error
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreError(f"{part}: is no plain file but a link, a pipe, a device or a folder")
+        if writing and found.st_nlink > 1:
+            raise StoreError(f"{part}: has another name elsewhere (a hard link), which would change too; make a copy of the run")
 
 
 def prepare_writer(connection: sqlite3.Connection) -> None:

@@ -75,12 +75,14 @@ class Store:
             raise StoreError(f"{path}: no such file")
         if not read_only:
             return cls._writable(path, new=False)
+        schema.check_files(path, writing=False)
         store = cls(path, lock=None, writer=None, connection=None)
         store._reading(lambda reader: None)
         return store
 
     @classmethod
     def _writable(cls, path: Path, *, new: bool) -> Self:
+        schema.check_files(path, writing=True)
         lock = WriterLock(path)
         connection: sqlite3.Connection | None = None
         try:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from kvv.model import Credential, Role
 from kvv.model.words import WRONG_KEY
+
+#: fields of an address's query that say which service is meant
+KEYLESS_FIELDS = frozenset({"api-version", "api_version", "apiversion", "version", "v", "model", "deployment", "region", "format", "stream"})
+#: words of the protocol and usual user names, and versions and dates such as ``2024-10-21-preview``
+_KEYLESS_VALUE = re.compile(
+    r"true|false|yes|no|on|off|v?\d{1,3}(\.\d{1,3}){0,2}|\d{4}-\d\d-\d\d(-preview)?|user|username|assistant|system|tool|model|admin|root|default|api|apikey|api-key|x",
+    re.IGNORECASE,
+)
 
 
 class EndpointError(ValueError):
@@ -61,12 +70,25 @@ def headers(endpoint: Endpoint, credential: Credential = Credential.OWN) -> dict
 
 def secrets(endpoint: Endpoint, proxy: str | None) -> list[str | None]:
     """Everything in an endpoint and its proxy that must not come out again."""
-    found = [endpoint.key]
-    for url in (endpoint.base_url, proxy or ""):
-        password = urlsplit(url).password
-        found += [password, unquote(password or "")]
+    found = [endpoint.key, *in_address(endpoint.base_url), *in_address(proxy or "")]
     sensitive = ("auth", "key", "token", "secret", "cookie")
     return found + [value.rpartition(" ")[2] for name, value in endpoint.headers.items() if any(word in name.lower() for word in sensitive)]
+
+
+def in_address(url: str) -> list[str]:
+    """User name, password and the values of the query, as written and decoded; never raises.
+
+    Left out are fields of the query that name a service, and words that stand in any answer: hiding those would only garble answers.
+    """
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return []
+    fields = (part.partition("=") for part in parts.query.split("&"))
+    values = [value if sign else name for name, sign, value in fields if unquote(name).lower() not in KEYLESS_FIELDS]
+    written = [value for value in (parts.username or "", *values) if not _KEYLESS_VALUE.fullmatch(unquote(value))]
+    ways = (way for value in (parts.password or "", *written) for way in (value, unquote(value), unquote_plus(value)))
+    return [way for way in dict.fromkeys(ways) if way]
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:

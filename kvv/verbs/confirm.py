@@ -19,14 +19,17 @@ from kvv.model import Area, Level, Outcome
 from kvv.report.view import RunView
 from kvv.runfolder import STORE, read_config, runs_under
 from kvv.sides import finished
+from kvv.started import SEALED, trusted_config
 from kvv.store import Store, StoreError
 from kvv.suite import SuiteKind
 
 FOLDER = "confirming"
+#: what names a reference: what the confirmation is judged against is the gate's
+NOT_ASKED = frozenset(name for name in RunConfig.model_fields if name.startswith("reference")) | {"as_reference"}
 #: options of the gate that bound the fresh measurement; those not given are the run's own
-BOUNDS = ("deadline", "max_cost", "max_requests", "max_tokens_total", "yes", "base_url")
-#: options of a run that its confirmation has not, beside all that name a reference: what it is judged against is the gate's
-NOT_AGAIN = frozenset({"as_reference", "shard", "policy", "early_stop", "strict", "json_output", "quiet"})
+BOUNDS = ("deadline", "max_cost", "max_requests", "max_tokens_total", "yes", *(name for name in SEALED if name not in NOT_ASKED))
+#: further options of a run that its confirmation does not have
+NOT_AGAIN = frozenset({"shard", "policy", "early_stop", "strict", "json_output", "quiet"})
 #: failing cases of one contract suite beyond which the whole suite is asked, and exchanges looked at for one rule
 CASES, EXCHANGES = 20, 2_000
 
@@ -105,10 +108,10 @@ def bounds_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def config_again(folder: Path, again: Again, bounds: Mapping[str, Any]) -> RunConfig:
     """The run's own configuration, cut down to what alarmed. ConfigError for a run that nobody can ask again, and for wrong bounds."""
-    config = read_config(folder)
-    fresh: dict[str, Any] = {
-        name: field.default for name, field in RunConfig.model_fields.items() if name in NOT_AGAIN or name.startswith("reference")
-    }
+    fresh: dict[str, Any] = {name: field.default for name, field in RunConfig.model_fields.items() if name in NOT_AGAIN | NOT_ASKED}
+    config = trusted_config(folder, bounds, unused=fresh)
+    if (folder / FOLDER).is_symlink():
+        raise ConfigError(f"--confirm-now: {folder / FOLDER} is a link; put the folder itself there")
     # the gate of parameters, where it alarmed, must not keep the alarmed benchmarks from being measured
     fresh |= {"suites": again.suites, "case": again.cases, "force": True, "out": str(folder / FOLDER)}
     return revised(config.model_copy(update=fresh), dict(bounds))

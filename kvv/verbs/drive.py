@@ -19,7 +19,7 @@ from kvv.finish import Tell, check_reference, finish, record_ending, write_files
 from kvv.job import Job, guard, prepare
 from kvv.lanes import Lane, execute
 from kvv.looks import sentence
-from kvv.official import FOLDER, LANE, adopt, reference_job
+from kvv.official import LANE, adopt, lane_folder, reference_job
 from kvv.progress import LiveProgress, PlainProgress
 from kvv.reach import WRONG_ADDRESS, advice
 from kvv.record import check_meta, run_meta
@@ -60,7 +60,7 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
         folder = create_folder(config.out, vendor_of(config.base_url), job.model)
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         store = begin(job, folder, part=part, undo=undo)
-        beside = None if official is None else begin(official, folder / FOLDER, lane_of=folder.name, undo=undo)
+        beside = None if official is None else begin(official, lane_folder(folder), lane_of=folder.name, undo=undo)
         write_config(folder, config)  # last: it makes the folder a run that can be found
         undo.pop_all()
     return _drive(job, store, folder, official=official, beside=beside, resumed=False, tell=tell)
@@ -106,12 +106,15 @@ def go_on(folder: Path, config: RunConfig) -> int:
                 raise ConfigError(f"RUN: {folder} is the reference lane of {folder.parent}; resume that run, which continues both")
             job, _ = sharded(prepare(config, contract_only=bool(meta["contract_only"])))
             _same_plan(job, store)
+            if job.sandbox == "none":
+                print(WARNING, file=sys.stderr)
             official = reference_job(job)
             beside = None
             if official is not None:
-                if not (folder / FOLDER / STORE).is_file():
-                    raise ConfigError(f"RUN: {folder} has no reference lane to go on with ({FOLDER}/ is missing)")
-                beside = undo.enter_context(Store.open(folder / FOLDER / STORE))
+                lane = lane_folder(folder)
+                if not (lane / STORE).is_file():
+                    raise ConfigError(f"RUN: {folder} has no reference lane to go on with ({lane.name}/ is missing)")
+                beside = undo.enter_context(Store.open(lane / STORE))
                 check_meta(beside)
                 _same_plan(official, beside)
             undo.pop_all()
@@ -145,6 +148,7 @@ def _same_plan(job: Job, store: Store) -> None:
 def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside: Store | None, resumed: bool, tell: Tell | None = None) -> int:
     """Runs, finishes, and says how to go on where something was left open."""
     lanes = [Lane(name="", job=job, store=store, base_url="", resumed=resumed)]
+    again = continuation(folder, job)
     if official is not None and beside is not None:
         address = official.config.base_url or ""
         lanes.append(Lane(name=LANE, job=official, store=beside, base_url=address, resumed=resumed, follows=True))
@@ -155,17 +159,17 @@ def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside
             ending, *others = _executed(lanes)
             for lane, other in zip(lanes[1:], others, strict=True):
                 record_ending(lane.store, other)
-                write_files(lane.store, folder / FOLDER)
+                write_files(lane.store, lane_folder(folder))
                 adopt(store, lane.store)
             code = finish(job, store, folder, ending, tell)
     except WriteError as error:
-        raise WriteError(f"{error}; what was answered before is kept: free some space, then continue with: {continuation(folder)}") from error
+        raise WriteError(f"{error}; what was answered before is kept: free some space, then continue with: {again}") from error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; continue with: {continuation(folder)}") from None
+        raise KeyboardInterrupt(f"interrupted; continue with: {again}") from None
     if ending.stop:
-        announce(f"stopped ({ending.stop.reason}); continue with: {continuation(folder)}{_changed(ending.stop.reason)}")
+        announce(f"stopped ({ending.stop.reason}); continue with: {again}{_changed(ending.stop.reason)}")
     elif stopped := next((other.stop for other in others if other.stop and other.stop.reason != TARGET_ENDED), None):
-        announce(f"the reference endpoint stopped ({stopped.reason}: {stopped.sentence}); continue with: {continuation(folder)}")
+        announce(f"the reference endpoint stopped ({stopped.reason}: {stopped.sentence}); continue with: {again}")
     return code
 
 
@@ -207,9 +211,9 @@ def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
-def continuation(folder: Path) -> str:
-    """The command that goes on with a run, as a shell takes it."""
-    return f"kvv resume {shlex.quote(str(folder))}"
+def continuation(folder: Path, job: Job) -> str:
+    """The command that goes on with a run, as a shell takes it; that there is no sandbox is said anew each time."""
+    return f"kvv resume {shlex.quote(str(folder))}" + (" --sandbox none" if job.config.sandbox == "none" else "")
 
 
 def announce(text: str) -> None:

@@ -13,6 +13,7 @@ from kvv.finish import write_reports
 from kvv.runfolder import STORE, create_folder, read_config, write_config
 from kvv.shard import plan_digest
 from kvv.sides import finished
+from kvv.started import RECORD, doubtful, seal
 from kvv.store import Store, StoreError
 from kvv.store.merge import merge_into
 
@@ -32,12 +33,23 @@ def merge(arguments: argparse.Namespace) -> int:
         cases = [(case.id, samples) for store, _ in opened for case, samples in store.cases()]
     _check_cases(cases, metas[0]["shard"])
     order = sorted(range(len(metas)), key=lambda i: metas[i]["shard"]["index"])
-    config = read_config(folders[order[0]]).model_copy(
-        update={"shard": None, "out": arguments.out or "reports", "json_output": bool(arguments.json_output), "quiet": bool(arguments.quiet)}
+    config = read_config(folders[order[0]])
+    unproven = doubtful(folders[order[0]], config)
+    if "as_reference" in unproven and not arguments.as_reference:
+        raise ConfigError(f"RUN: {folders[order[0]]} was not started here: give again where the reference is written: --as-reference FILE")
+    config = config.model_copy(
+        update={
+            "shard": None,
+            "out": arguments.out or "reports",
+            "json_output": bool(arguments.json_output),
+            "quiet": bool(arguments.quiet),
+            "as_reference": arguments.as_reference or config.as_reference,
+        }
     )
     folder = create_folder(config.out, metas[0]["vendor"], metas[0]["model"])
+    meta = merged_meta([metas[i] for i in order], folder.name) | {RECORD: None if unproven else seal(config, folder.name)}
     try:
-        Store.create(folder / STORE, merged_meta([metas[i] for i in order], folder.name)).close()
+        Store.create(folder / STORE, meta).close()
         merge_into(folder / STORE, [folders[i] / STORE for i in order])
         write_config(folder, config)  # last: it makes the folder a run that can be found
     except StoreError as error:

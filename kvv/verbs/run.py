@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from kvv.config import load_config, revised
-from kvv.runfolder import find_run, read_config
+from kvv.runfolder import find_run
 
 #: options of the parser that are no option of a run
 NOT_OPTIONS = frozenset({"verb", "run"})
@@ -33,10 +33,12 @@ def _start(arguments: argparse.Namespace, *, contract_only: bool) -> int:
 
 
 def resume(arguments: argparse.Namespace) -> int:
-    """Continues with the run's own configuration; only bounds and the address may be replaced."""
+    """Continues with the run's own configuration, as far as this user started the run; bounds and what is sent where may be replaced."""
     folder = find_run(arguments.run, arguments.out or "reports")
     given = {name: value for name, value in flags_of(arguments).items() if name != "out"}
-    config = revised(read_config(folder), given)
+    from kvv.started import trusted_config
+
+    config = revised(trusted_config(folder, given), given)
     from kvv.verbs.drive import go_on
 
     return go_on(folder, config)

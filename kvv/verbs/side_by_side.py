@@ -106,14 +106,14 @@ def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
         raise KeyboardInterrupt(f"interrupted; continue with: {_continued(sides)}") from None
     for side, ending in zip(sides, endings, strict=True):
         if ending.stop:
-            announce(f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with: {continuation(side.folder)}")
+            announce(f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with: {continuation(side.folder, side.job)}")
     if any(ending.stop for ending in endings):
         announce(f"compare them again with: kvv compare {' '.join(shlex.quote(str(side.folder)) for side in sides)} --allow-different all")
     return exit_code(views, found)
 
 
 def _continued(sides: Sequence[_Side]) -> str:
-    return "; ".join(continuation(side.folder) for side in sides)
+    return "; ".join(continuation(side.folder, side.job) for side in sides)
 
 
 def exit_code(views: Sequence[RunView], found: Comparison) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvv.adapters import AdapterError, check_played
 from kvv.config import ConfigError, RunConfig
+from kvv.files import replace_file
 from kvv.model import Case, Verdict
 from kvv.report.escape import plain
 from kvv.runfolder import STORE, find_run, read_config
@@ -68,7 +69,7 @@ def report(arguments: argparse.Namespace) -> int:
                 _write_parquet(target, view)
                 continue
             file_name, render = FORMATS[name]
-            (target / file_name).write_text(render(view), "utf-8", newline="\n")
+            replace_file(target / file_name, render(view))
     except OSError as error:
         raise ConfigError(f"--to: cannot write to {target}: {error.strerror or error}") from error
     return 0
@@ -78,7 +79,7 @@ def _write_parquet(target: Path, view: RunView) -> None:
     from kvv.report import parquet
 
     for name, content in parquet.render(view).items():
-        (target / name).write_bytes(content)
+        replace_file(target / name, content)
 
 
 def score(arguments: argparse.Namespace) -> int:
@@ -123,17 +124,18 @@ def _check_agents(store: Store) -> None:
 def _score_lane(store: Store, folder: Path) -> None:
     """The reference that was asked beside the run is judged by the same scorers, or the two would not be comparable."""
     from kvv.finish import write_files
-    from kvv.official import FOLDER, adopt
+    from kvv.official import adopt, lane_folder
     from kvv.record import check_meta
     from kvv.rescore import rescore
 
-    if not store.meta().get("beside") or not (folder / FOLDER / STORE).is_file():
+    lane = lane_folder(folder)
+    if not store.meta().get("beside") or not (lane / STORE).is_file():
         return
-    with Store.open(folder / FOLDER / STORE) as beside:
+    with Store.open(lane / STORE) as beside:
         check_meta(beside)
         judged, changes = asyncio.run(rescore(beside))
         beside.flush()
-        write_files(beside, folder / FOLDER)
+        write_files(beside, lane)
         adopt(store, beside)
     print(f"{judged} samples of the reference endpoint judged again, {len(changes)} verdicts changed", file=sys.stderr)
 
@@ -246,9 +248,9 @@ def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, 
     ]
     try:
         target.mkdir(parents=True, exist_ok=True)
-        (target / "body.json").write_bytes(stored.body)
-        (target / "response.txt").write_text(raw_answer(stored), "utf-8", errors="surrogatepass")
-        (target / "curl.sh").write_text(curl_line(meta["base_url"], stored) + "\n", "utf-8", errors="replace")
-        (target / "issue.md").write_text("\n".join(plain(line, 2000) for line in issue) + "\n", "utf-8")
+        replace_file(target / "body.json", stored.body)
+        replace_file(target / "response.txt", raw_answer(stored), "surrogatepass")
+        replace_file(target / "curl.sh", curl_line(meta["base_url"], stored) + "\n", "replace")
+        replace_file(target / "issue.md", "\n".join(plain(line, 2000) for line in issue) + "\n")
     except OSError as error:
         raise ConfigError(f"--export: cannot write to {target}: {error.strerror or error}") from error

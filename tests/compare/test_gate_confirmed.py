@@ -29,8 +29,10 @@ from kvv.gate import Decision
 from kvv.model import Area, Gate, Level, Outcome
 from kvv.policy import Policy, load_policy
 from kvv.reference import ReferenceConfig, ReferenceServer
-from kvv.runfolder import read_config, runs_under
+from kvv.runfolder import STORE, read_config, runs_under
+from kvv.started import RECORD, seal
 from kvv.stats import repeated_alarm
+from kvv.store import Store
 
 POLICY = 'name = "night"\nalpha = 0.005\n[[benchmark]]\nsuite = "ocrbench"\nkey = "correct"\nmode = "regression"\ndetect = 0.9\n'
 
@@ -59,6 +61,8 @@ def night(runs: Any, call: Any, worse: ReferenceServer) -> Path:
     text = (folder / "run.toml").read_text("utf-8")
     address = next(line for line in text.splitlines() if line.startswith("base_url"))
     (folder / "run.toml").write_text(text.replace(address, f'base_url = "{worse.base_url}"'), "utf-8")
+    with Store.open(folder / STORE) as store:
+        store.set_meta(RECORD, seal(read_config(folder), store.meta()["run_id"]))
     return folder
 
 
