@@ -35,6 +35,7 @@ def load_make() -> ModuleType:
 
 
 golden: Any = load_make()
+WHOLE_MATRIX = os.environ.get("KVV_GOLDEN_FULL") == "1"  # read here: the command line's fixture takes such variables away
 #: argparse lays help out by the interpreter's version, dependencies' own wording follows theirs
 SAME_PYTHON = platform.python_version_tuple()[:2] == ("3", "11")
 
@@ -49,7 +50,7 @@ def replay(kvv_cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("group", golden.GROUPS)
 def test_verdicts_and_outputs_are_those_of_the_corpus(group: str, replay: Any) -> None:
     """Decisions, exit codes, outcomes and values strictly; then the wording, which `make.py --update` may write anew."""
-    if group == "selftest" and os.environ.get("KVV_GOLDEN_FULL") == "1":
+    if group == "selftest" and WHOLE_MATRIX:
         golden.replay_selftest(replay, ())
         group = "selftest-full"
     else:
