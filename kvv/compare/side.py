@@ -129,7 +129,8 @@ class Side:
     """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are.
 
     ``verdict``, ``contract`` and ``gates`` are outcomes under the run's own policy. ``findings`` is None where nobody recorded them:
-    a baseline accepted by an earlier version. ``results_sha256`` is ``Store.results_digest``: which measurement it is, "" in baselines of versions that did not keep it.
+    a baseline accepted by an earlier version.
+    ``results_sha256`` is ``Store.results_digest``: which measurement it is, "" in baselines of versions that did not keep it.
     """
 
     run_id: str
