@@ -7,6 +7,7 @@ of a test wins; an absent or skipped one failed. Source: tests/grader.py of data
 from __future__ import annotations
 
 import json
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from shlex import quote
@@ -82,7 +83,7 @@ def read_reward(text: str) -> tuple[float | None, bool]:
         return None, False
     fields: Mapping[str, Any] = value if isinstance(value, dict) else {"reward": value}
     reward = fields.get("reward")
-    if not isinstance(reward, int | float) or isinstance(reward, bool):
+    if not isinstance(reward, int | float) or isinstance(reward, bool) or not abs(reward) <= sys.float_info.max:
         return None, False
     return float(reward), not fields.get("apply_failed")
 

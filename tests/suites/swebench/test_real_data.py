@@ -236,7 +236,7 @@ def test_a_reward_is_read_from_either_file(text: str, reward: tuple[float, bool]
     assert read_reward(text) == reward
 
 
-@pytest.mark.parametrize("text", ["", "x", '{"reward": "1"}', "true", "[" * 50_000])
+@pytest.mark.parametrize("text", ["", "x", '{"reward": "1"}', "true", "[" * 50_000, "9" * 400, "NaN"])
 def test_what_is_no_reward_is_none(text: str) -> None:
     assert read_reward(text)[0] is None
 
