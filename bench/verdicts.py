@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
@@ -419,6 +419,68 @@ def nightly(rng: np.random.Generator, runs: int) -> list[Row]:
     return rows
 
 
+def conversations_lost(p: Floats, loss: float, rng: np.random.Generator) -> Floats:
+    """BEAM: whole conversations of 20 questions lose everything, the last one a part."""
+    out = p.copy()
+    for start in rng.permutation(np.arange(0, len(p), 20)):
+        left = (loss - float(p.mean() - out.mean())) * len(p)
+        if left <= 1e-9:
+            break
+        part = out[start : start + 20]
+        out[start : start + 20] = part * max(0.0, 1 - left / part.sum())
+    return out
+
+
+def instances_lost(p: Floats, loss: float, rng: np.random.Generator) -> Floats:
+    """SWE: whole instances in a random order, until the loss is reached: nobody loses a part of one."""
+    out = p.copy()
+    for i in rng.permutation(len(p)):
+        if p.mean() - out.mean() >= loss - 1e-12:
+            break
+        out[i] = 0.0
+    return out
+
+
+def rerun_suites(rng: np.random.Generator) -> list[tuple[Simulated, Callable[[Floats, float, np.random.Generator], Floats]]]:
+    """The nightly tier's regression suites, with how each loses. SWE: nine instances that were always solved and one in two minds."""
+    nine = np.array([1.0] * 9 + [0.5])
+    return [
+        (Simulated(id="ocrbench", p=ocr_questions(rng)[:200], samples=1, draw=binary), concentrated),
+        (Simulated(id="mmmu_pro", p=bimodal(0.82, 0.1476 * 0.2, 60, rng), samples=1, draw=binary), concentrated),
+        (Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=4, draw=binary, key="correct"), concentrated),
+        (Simulated(id="swebench", p=nine, samples=1, draw=binary), instances_lost),
+        (Simulated(id="beam", p=bimodal(0.31, 0.05, 160, rng), samples=1, draw=graded), conversations_lost),
+    ]
+
+
+def regression(rng: np.random.Generator, runs: int) -> list[Row]:
+    """Each regression gate of ``nightly`` alone: an unchanged vendor, the very same answers, and a vendor that lost what ``detect`` says."""
+    policy = quality_only("nightly")
+    counts: dict[tuple[str, str], list[Outcome]] = {}
+    for _ in range(runs):
+        for suite, lose in rerun_suites(rng):
+            entry = policy.benchmark_for(suite.id, "", primary=True)
+            if entry is None or not entry.detect:
+                raise RuntimeError(f"nightly states no loss for {suite.id}")
+            worse = lose(suite.p, entry.detect, rng)
+            for title, p in (("unchanged", suite.p), (f"{100 * entry.detect:g} points lost", worse)):
+                counts.setdefault((suite.id, title), []).append(judge(policy, [suite], {suite.id: p}, rng).gates[suite.id])
+            # sure of every answer: a rerun repeats it
+            still = replace(suite, p=np.round(suite.p))
+            counts.setdefault((suite.id, "same answers"), []).append(judge(policy, [still], {}, rng).gates[suite.id])
+    rows = []
+    for (suite, title), found in counts.items():
+        passed, failed = (sum(one is outcome for one in found) / runs for outcome in (Outcome.PASS, Outcome.FAIL))
+        name = f"regression: {suite}, {title}"
+        if title == "unchanged":
+            rows += [at_least(f"{name}: passes", passed, 0.95, runs), at_most(f"{name}: fails", failed, policy.alpha, runs)]
+        elif title == "same answers":
+            rows.append(at_least(f"{name}: passes", passed, 1.0))
+        else:
+            rows += [at_most(f"{name}: passes", passed, 0.01), at_least(f"{name}: fails", failed, policy.power)]
+    return rows
+
+
 def _margin(suite: str) -> float:
     entry = load_policy("release").benchmark_for(suite, "", primary=True)
     if entry is None:
@@ -439,6 +501,7 @@ def main() -> int:
         ("repeats", repeats, 2000),
         ("whole policy", whole, 200),
         ("nightly policy", nightly, 200),
+        ("regression gates", regression, 1000),
     ):
         began = time.perf_counter()
         rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)

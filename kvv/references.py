@@ -220,10 +220,10 @@ def _values(sample: object, k: int) -> Mapping[str, float]:
         raise ValueError(f"samples[{k}] is neither an object nor null")
     found = {}
     for name, value in sample.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
             raise ValueError(f"samples[{k}].{name[:40]!r} is no finite number")
         if not 0 <= value <= 1:
-            raise ValueError(f"samples[{k}].{name[:40]!r} is {value:.6g}, and a score lies from 0 to 1")
+            raise ValueError(f"samples[{k}].{name[:40]!r} is {value!r:.40}, and a score lies from 0 to 1")
         found[name] = float(value)
     return found
 

@@ -62,6 +62,11 @@ def test_without_scores_nothing_is_concluded(kvv_cli: Any, tmp_path: Path) -> No
     assert ran.row("beam")["n_inconclusive"] == 6
 
 
+def test_a_score_that_no_float_holds_gives_no_score_and_no_error(tmp_path: Path) -> None:
+    found = import_beam(file(tmp_path / "a.jsonl", [line("1", "abstention")]), file(tmp_path / "s.jsonl", [scored("1", "abstention", 10**400)]))
+    assert [case.inputs["recorded"]["kvv_score"] for case in found.cases] == [None]
+
+
 def test_the_order_of_either_file_changes_nothing(tmp_path: Path) -> None:
     one = import_beam(file(tmp_path / "a.jsonl", ANSWERS), file(tmp_path / "s.jsonl", SCORES))
     other = import_beam(file(tmp_path / "b.jsonl", ANSWERS[::-1]), file(tmp_path / "t.jsonl", SCORES[::-1]))

@@ -260,7 +260,9 @@ def test_a_recording_is_one_official_run_however_often_and_in_whatever_form_it_i
 def test_times_and_durations_are_kept_where_they_are_sound(tmp_path: Path) -> None:
     sound = result(1, last_run_at="2025-09-30T06:08:13.458818", duration_ms=5510)
     odd = result(2, last_run_at="yesterday", duration_ms=-1)
-    first, second = load(tmp_path, [sound, odd], [request(1), request(2)]).records
+    endless = result(3, duration_ms=10**400)
+    first, second, third = load(tmp_path, [sound, odd, endless], [request(1), request(2), request(3)]).records
+    assert third.exchange.timing.total_ms == 0.0
     assert (first.exchange.started, first.exchange.timing.total_ms) == ("2025-09-30T06:08:13.458818", 5510.0)
     assert (second.exchange.started, second.exchange.timing.total_ms) == ("", 0.0)
 

@@ -97,6 +97,7 @@ LINE = {"suite": "s", "case": "s/1", "samples": [{"x": 1}]}
         ([HEAD, {**LINE, "samples": [1]}], "line 2", "samples[0]"),
         ([HEAD, {**LINE, "samples": [None, {"x": True}]}], "line 2", "samples[1].'x'"),
         ([HEAD, {**LINE, "samples": [{"x": float("nan")}]}], "line 2", "finite"),
+        ([HEAD, {**LINE, "samples": [{"x": 10**400}]}], "line 2", "from 0 to 1"),
         ([HEAD, {**LINE, "case": ""}], "line 2", '"case"'),
         ([HEAD, [LINE]], "line 2", "no JSON object"),
         ([HEAD, "{"], "line 2", "no JSON object"),

@@ -22,6 +22,7 @@ from kvv.policy import Benchmark, Mode, Policy
 from kvv.stats.interval import normal_quantile
 from kvv.stats.paired import Difference, PairedCase, normal_score, paired_difference, tango_interval, tango_z
 from kvv.stats.power import more_samples
+from kvv.stats.rerun import Question, Samples, loss_p, rerun_difference, visible_in
 from kvv.stats.sequential import bound_confidence, obrien_fleming
 from kvv.suite import ReferenceRun
 
@@ -142,6 +143,11 @@ class _Reference:
     n: int
     binary: bool
     variance: float
+    squares: float
+
+    @property
+    def samples(self) -> Samples:
+        return Samples(n=self.n, total=self.mean * self.n, squares=self.squares)
 
 
 def reference_scores(references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = "") -> dict[str, _Reference]:
@@ -160,7 +166,8 @@ def reference_scores(references: Sequence[ReferenceRun], key: str, among: Contai
 def _reference(values: Sequence[float]) -> _Reference:
     n, mean = len(values), sum(values) / len(values)
     variance = sum((x - mean) ** 2 for x in values) / (n - 1) / n if n > 1 else 0.0
-    return _Reference(mean=mean, n=n, binary=all(x in (0.0, 1.0) for x in values), variance=variance)
+    binary = all(x in (0.0, 1.0) for x in values)
+    return _Reference(mean=mean, n=n, binary=binary, variance=variance, squares=sum(x * x for x in values))
 
 
 def _by_cases(
@@ -181,8 +188,8 @@ def _by_cases(
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases")
     reference = _shown(references, [known[case] for case in shared], interleaved=suite in evidence.interleaved)
     lacking = {case: score for case, score in vendor.items() if case not in known}
-    compare = _Comparison(vendor=shared, reference=known, lacking=lacking, confidence=_confidence(entry, policy, look), rng=rng)
-    ruling = replace(_three_way(entry, compare, policy), reference=reference)
+    compare = _Comparison(vendor=shared, reference=known, lacking=lacking, confidence=_confidence(entry, policy, look), mode=entry.mode, rng=rng)
+    ruling = replace(_three_way(entry, compare, policy, look), reference=reference)
     if lacking:
         words = f"the reference has no answer to {len(lacking)} of {len(vendor)} cases, counted against and for the vendor"
         ruling = replace(ruling, reason=f"{ruling.reason}; {words}")
@@ -199,8 +206,9 @@ def _where_both(
     if not any(score.n for score in shared.values()):
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides")
     reference = _shown(references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved)
-    compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=_confidence(entry, collector.policy, None), rng=rng)
-    return replace(_three_way(entry, compare, collector.policy), reference=reference)
+    confidence = _confidence(entry, collector.policy, None)
+    compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=confidence, mode=entry.mode, rng=rng)
+    return replace(_three_way(entry, compare, collector.policy, None), reference=reference)
 
 
 def _shown(references: Sequence[ReferenceRun], cases: Sequence[_Reference], *, interleaved: bool) -> ReferenceValue:
@@ -254,6 +262,7 @@ class _Comparison:
     #: cases to which the reference has no answer: it may have been right there, or wrong
     lacking: Mapping[str, CaseScore]
     confidence: float
+    mode: Mode
     rng: np.random.Generator
 
     @cached_property
@@ -277,7 +286,7 @@ class _Comparison:
     def _paired(self, open_as: str) -> tuple[list[PairedCase], Difference]:
         if open_as not in self._found:
             cases = self._cases(open_as)
-            self._found[open_as] = cases, self._difference(cases)
+            self._found[open_as] = cases, self._difference(cases, open_as, self.confidence)
         return self._found[open_as]
 
     def limit(self, open_as: str) -> float:
@@ -288,10 +297,35 @@ class _Comparison:
     def z(self, margin: float) -> float | None:
         """The distance from -``margin`` on the scale of a standard normal, the open samples counted against it; None without a standard error."""
         towards = "worst" if self.difference("").estimate > -margin else "best"
+        if self.mode is Mode.REGRESSION and not margin:
+            return normal_quantile(min(max(self.loss_p(towards), 1e-300), 1 - 1e-16))
         cases, found = self._paired(towards if self.opens else "")
         if self.single:
             return float(tango_z(*_discordant(cases), len(cases), -margin))
         return None if not found.se else normal_score((found.estimate + margin) / found.se, found.clusters - 1)
+
+    @property
+    def alpha(self) -> float:
+        """One-sided: what each end of the interval leaves out."""
+        return (1 - self.confidence) / 2
+
+    def loss_p(self, open_as: str) -> float:
+        """The exact test of a regression gate: one-sided p-value of "nothing got worse"."""
+        return loss_p(self.questions(open_as if self.opens else ""))
+
+    def excluded(self, confidence: float) -> float:
+        """The least difference that this confidence leaves possible, the open samples counted as wrong."""
+        return self._difference(self._paired("worst" if self.opens else "")[0], "worst" if self.opens else "", confidence).interval.low
+
+    def questions(self, open_as: str) -> list[Question]:
+        """A question that the reference does not know it may have answered rightly every time, or never."""
+        asked = {case: score for case, score in self.vendor.items() if open_as or score.n}
+        found = [Question(vendor=score.samples(open_as), reference=self.reference[case].samples) for case, score in asked.items()]
+        if open_as:
+            right = 0.0 if open_as == "best" else 1.0
+            unknown = Samples(n=1, total=right, squares=right)
+            found += [Question(vendor=score.samples(open_as), reference=unknown) for score in self.lacking.values()]
+        return found
 
     def _cases(self, open_as: str) -> list[PairedCase]:
         cases = []
@@ -311,12 +345,14 @@ class _Comparison:
                 cases.append(PairedCase(vendor=value, reference=0.0 if best else 1.0, cluster=score.cluster if clustered else "", variance=0.0))
         return cases
 
-    def _difference(self, cases: Sequence[PairedCase]) -> Difference:
+    def _difference(self, cases: Sequence[PairedCase], open_as: str, confidence: float) -> Difference:
         if not self.single:
-            return paired_difference(cases, self.rng, self.confidence)
+            if self.mode is Mode.REGRESSION:
+                return rerun_difference(self.questions(open_as), confidence)
+            return paired_difference(cases, self.rng, confidence)
         b, c = _discordant(cases)
         n = len(cases)
-        interval = tango_interval(b, c, n, self.confidence)
+        interval = tango_interval(b, c, n, confidence)
         d = (b - c) / n
         se = ((b + c - n * d * d) / n**2) ** 0.5
         return Difference(estimate=d, se=se, n=n, clusters=n, interval=interval, method=f"Tango paired score, {b} gained, {c} lost")
@@ -326,15 +362,15 @@ def _discordant(cases: Sequence[PairedCase]) -> tuple[int, int]:
     return sum(c.vendor > c.reference for c in cases), sum(c.vendor < c.reference for c in cases)
 
 
-def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy) -> Ruling:
+def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy, look: Look | None) -> Ruling:
     plain = compare.difference("")
     low, high = compare.limit("worst"), compare.limit("best")
     interval = f"{100 * compare.confidence:.3g} % interval {points(low)} to {points(high)}"
+    if entry.mode is Mode.REGRESSION:
+        return _regression(entry, compare, f"{points(plain.estimate)} ({interval})", policy, look)
     measured = f"{points(plain.estimate)} ({interval}), margin {size(entry.margin)}, {plain.n} cases"
     if high < -entry.margin:
         return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
-    if entry.mode is Mode.REGRESSION:
-        return _regression(entry, compare, measured, policy)
     if low > -entry.margin:
         degraded = high < 0
         code = "degraded-within-margin" if degraded else "no-worse"
@@ -346,22 +382,45 @@ def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy) -> Ruling
     )
 
 
-def _regression(entry: Benchmark, compare: _Comparison, measured: str, policy: Policy) -> Ruling:
-    """No loss was shown, not even with the open samples as wrong. That counts only where the stated loss would have been seen."""
-    wanted = entry.detect or 0.0
+#: the chance that a vendor which lost ``detect`` passes a regression gate
+WRONG_PASS = 0.01
+
+
+def _regression(entry: Benchmark, compare: _Comparison, interval: str, policy: Policy, look: Look | None) -> Ruling:
+    """FAIL: a loss is shown, by the exact test where no margin is given. PASS: none is shown, not even with the open samples as wrong, the
+    stated loss would have been seen, and it is ruled out: what was measured lies too far above it."""
+    wanted, alpha = entry.detect or 0.0, compare.alpha
     plain = compare.difference("")
-    if compare.opens and compare.difference("worst").interval.high < -entry.margin:
+
+    def shown(open_as: str) -> bool:
+        return compare.difference(open_as).interval.high < -entry.margin if entry.margin else compare.loss_p(open_as) <= alpha
+
+    test = f"margin {size(entry.margin)}" if entry.margin else f"p {compare.loss_p('best'):.2g}, a loss from {alpha:.2g} down"
+    measured = f"{interval}, {test}, {plain.n} cases"
+    if shown("best" if compare.opens else ""):
+        return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
+    if compare.opens and shown("worst"):
         reason = f"cannot-tell: {measured}; counted as wrong the open samples show a loss; answers to them would settle it"
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
-    # the interval's width serves where the spread is 0 or unknown
-    z = normal_quantile(0.5 + compare.confidence / 2)
-    visible = plain.interval.width / 2 / z * (z + normal_quantile(policy.power))
+    visible = entry.margin + visible_in(compare.questions(""), alpha=alpha, power=policy.power)
+    if visible > wanted:
+        power = f"with {100 * policy.power:.0f} % power"
+        if np.isinf(visible):
+            seen = f"not even the loss of everything would have been seen {power}, wanted {size(wanted)}"
+        else:
+            need = int(np.ceil(plain.n * (visible / wanted) ** 2)) - plain.n
+            seen = f"only a loss of {size(visible)} would have been seen {power}, wanted {size(wanted)}"
+            seen += f"; about {need} more cases (or as many repeats) would do"
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"too-small-to-see: {measured}; {seen}", method=plain.method)
+    bound = normal_quantile(1 - WRONG_PASS) if look is None else obrien_fleming(WRONG_PASS, look.fractions)[look.number - 1]
+    least = compare.excluded(bound_confidence(bound))
+    if least <= -wanted:
+        settle = "answers to the open samples may settle it" if compare.opens else "more cases or repeats may settle it"
+        reason = f"cannot-tell: {measured}; a loss of {size(wanted)} is not ruled out ({points(least)} at worst); {settle}"
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
     seen = f"a loss of {size(visible)} would have been seen with {100 * policy.power:.0f} % power"
-    if visible <= wanted:
-        return Ruling(decision=Outcome.PASS, reason=f"no-loss-shown: {measured}; {seen}", method=plain.method, degraded=plain.interval.high < 0)
-    need = int(np.ceil(plain.n * (visible / wanted) ** 2)) - plain.n
-    reason = f"too-small-to-see: {measured}; only {seen}, wanted {size(wanted)}; about {need} more cases (or as many repeats) would do"
-    return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
+    degraded = compare.loss_p("") <= alpha
+    return Ruling(decision=Outcome.PASS, reason=f"no-loss-shown: {measured}; {seen}", method=plain.method, degraded=degraded)
 
 
 def _what_would_settle(plain: Difference, margin: float, opens: bool) -> str:

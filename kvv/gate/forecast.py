@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kvv.gate.benchmark import USUAL_KEYS, reference_scores
+from kvv.gate.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores
 from kvv.gate.f1 import NULL_RESOLUTION
 from kvv.policy import Benchmark, Mode, Policy
 from kvv.stats.interval import normal_quantile, t_quantile
@@ -104,15 +104,17 @@ def forecast(policy: Policy, designs: Mapping[str, Design], looks: Mapping[str, 
 
 
 def _paired(entry: Benchmark, design: Design, policy: Policy, fractions: tuple[float, ...]) -> GateForecast:
-    alpha = _tail(entry.alpha or policy.alpha, design.clusters)
-    needed = (visible_loss if entry.mode is Mode.REGRESSION else _clears)(design, alpha=alpha, power=policy.power)
+    regression = entry.mode is Mode.REGRESSION
+    alpha = (entry.alpha or policy.alpha) if regression else _tail(entry.alpha or policy.alpha, design.clusters)
+    needed = (visible_loss if regression else _clears)(design, alpha=alpha, power=policy.power)
+    further = needed if regression else failing_difference(design, entry.margin, alpha=alpha, power=policy.power)
     chances = _at_looks if len(fractions) > 1 else _at_end
     passes, fails, saved = chances(entry, design, alpha, policy.power, fractions)
     return GateForecast(
         suite=entry.suite,
         margin=entry.margin,
         margin_needed=needed,
-        fails_below=-(entry.margin + failing_difference(design, entry.margin, alpha=alpha, power=policy.power)),
+        fails_below=-(entry.margin + further),
         pass_chance=passes,
         fail_chance=fails,
         saved=saved,
@@ -133,7 +135,7 @@ def _at_end(entry: Benchmark, design: Design, alpha: float, power: float, fracti
     fails = fail_probability(design.se, entry.margin, alpha=alpha)
     if entry.mode is Mode.PARITY:
         return pass_probability(design.se, entry.margin, alpha=alpha), fails, None
-    return (1 - fails) * seen_probability(design, entry.detect or 0.0, alpha=alpha, power=power), fails, None
+    return (1 - fails) * seen_probability(design, entry.detect or 0.0, alpha=alpha, power=power, wrong=WRONG_PASS), fails, None
 
 
 def _at_looks(entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]) -> tuple[float, float, float | None]:
@@ -144,8 +146,12 @@ def _at_looks(entry: Benchmark, design: Design, alpha: float, power: float, frac
         return sum(chance.above for chance in chances), sum(chance.below for chance in chances), saved
     # a regression gate passes at the first look that would have seen the stated loss
     tails = [float(ndtr(-bound)) for bound in obrien_fleming(alpha, fractions)]
+    wrong = [float(ndtr(-bound)) for bound in obrien_fleming(WRONG_PASS, fractions)]
     parts = [replace(design, n=max(1, round(share * design.n)), clusters=round(share * design.clusters)) for share in fractions]
-    seen = [seen_probability(part, entry.detect or 0.0, alpha=tail, power=power) for part, tail in zip(parts, tails, strict=True)]
+    seen = [
+        seen_probability(part, entry.detect or 0.0, alpha=tail, power=power, wrong=level)
+        for part, tail, level in zip(parts, tails, wrong, strict=True)
+    ]
     fails = sum(chance.below for chance in chances)
     # the chance to pass at a look or before it grows with the sample
     by_look = [max(seen[: number + 1]) for number in range(len(seen))]

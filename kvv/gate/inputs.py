@@ -9,6 +9,7 @@ from datetime import date
 from kvv.metrics import NEVER_ASKED
 from kvv.model import Area, Case, Finding, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
 from kvv.policy import Policy
+from kvv.stats.rerun import Samples
 from kvv.suite import ReferenceRun, SuiteKind
 
 #: examples kept per finding group and ids named per gate
@@ -101,6 +102,12 @@ class CaseScore:
     def variance(self) -> float:
         """Of the mean, estimated from repeats: s^2/n; 0 with fewer than two samples."""
         return max(0.0, self.squares - self.total**2 / self.n) / (self.n - 1) / self.n if self.n > 1 else 0.0
+
+    def samples(self, open_as: str) -> Samples:
+        """With the open samples left out (""), counted as wrong ("worst") or as right ("best")."""
+        n = self.n + (self.open if open_as else 0)
+        right = self.open if open_as == "best" else 0
+        return Samples(n=n, total=self.total + right, squares=self.squares + right)
 
     @property
     def worst(self) -> float:

@@ -140,7 +140,7 @@ def _items(value: Mapping[str, Any]) -> tuple[float, ...] | None:
 
 
 def _number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def _recorded(case: Case, answer: Mapping[str, Any], scored: _Scored | None) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def _check_values(node: JsonObject, path: str, param: str) -> None:
             raise _bad("enum does not fit type", path, param)
     for bound in ("minimum", "maximum"):
         value = node.get(bound)
-        if value is not None and "integer" in names and not (float(value).is_integer() and abs(value) <= _SAFE):
+        if value is not None and "integer" in names and not (fits_type(value, "integer") and abs(value) <= _SAFE):
             raise _bad(f"{bound} is no safe integer", path, param)
     default = node.get("default")
     if default is not None and not any(fits_type(default, name) for name in names):
@@ -222,7 +222,7 @@ def fits_type(value: Any, name: str | None) -> bool:
         case "number":
             return _is_number(value)
         case "integer":
-            return _is_number(value) and float(value).is_integer()
+            return _is_number(value) and (isinstance(value, int) or value.is_integer())
         case "array":
             return isinstance(value, list)
         case "object":

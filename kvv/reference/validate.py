@@ -4,7 +4,6 @@ Unknown top-level fields are ignored and null counts as absent, as on the hosted
 repaired: "1.0" is no number and true is no integer here.
 """
 
-import math
 from typing import Any
 
 from kvv.reference.config import JsonObject
@@ -118,7 +117,7 @@ def _integer(body: JsonObject, name: str, low: int | None, high: int | None) -> 
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and not value.is_integer()):
         raise ApiError(f"{name} must be an integer", param=name)
     if (low is not None and value < low) or (high is not None and value > high):
         raise ApiError(f"{name} is out of range", param=name)

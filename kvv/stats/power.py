@@ -15,6 +15,7 @@ import numpy as np
 
 from kvv.stats.interval import normal_quantile
 from kvv.stats.paired import tango_limits
+from kvv.stats.rerun import lost_variance, visible_pairs, visible_repeats
 from kvv.stats.special import chdtr, ndtr, pdtr
 
 
@@ -70,33 +71,41 @@ def pass_probability(se: float, margin: float, *, true_difference: float = 0.0, 
 
 
 def visible_loss(design: Design, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The loss that an interval of the usual width shows with this power: Tango's for one binary sample a side, whose width is never 0."""
-    z, further = normal_quantile(1 - alpha), normal_quantile(power)
-    if not design.single or math.isinf(z):
-        return (z + further) * design.se if design.se > 0 else 0.0
-    half = np.array([(design.se * design.n) ** 2 / 2])
-    low, high = tango_limits(half, half, np.array([design.n]), z)
-    return float((high - low)[0]) / 2 / z * (z + further)
+    """The loss that the exact test of a rerun shows with this power, whole questions lost; infinity where not even all of them would do."""
+    if design.single:
+        return visible_pairs((design.se * design.n) ** 2, design.n, alpha=alpha, power=power)
+    return visible_repeats(design.se, design.n, lost_variance(design.k_vendor, design.k_reference), alpha=alpha, power=power)
 
 
-def seen_probability(design: Design, loss: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The chance that an identical vendor's interval comes out narrow enough to have shown ``loss`` with this power.
+def seen_probability(design: Design, loss: float, *, alpha: float = 0.05, power: float = 0.8, wrong: float = 0.01) -> float:
+    """The chance that an identical vendor's answers would have shown ``loss`` with this power and rule it out, but for ``wrong``.
 
-    Its width is itself a draw: of the number of discordant questions for one binary sample a side (Poisson), of the variance of
+    The scatter is itself a draw: of the number of discordant questions for one binary sample a side (Poisson), of the variance of
     differences otherwise (chi-square).
     """
-    z = normal_quantile(1 - alpha)
-    if design.se <= 0 or math.isinf(z):
-        return float(design.se <= 0)
-    reach = loss * z / (z + normal_quantile(power))
+    z = normal_quantile(1 - wrong)
+    if math.isinf(z) or math.isinf(normal_quantile(1 - alpha)):
+        return 0.0
     if design.single:
-        mean = (design.se * design.n) ** 2
-        discordant = np.arange(min(design.n, math.ceil(mean + 10 * math.sqrt(mean) + 10)) + 1)
-        low, high = tango_limits(discordant / 2, discordant / 2, np.full(len(discordant), design.n), z)
-        narrow = int(((high - low) / 2 <= reach).sum())
-        return float(pdtr(narrow - 1, mean)) if narrow else 0.0
-    df = (design.clusters or design.n) - 1
-    return 0.0 if df < 1 else float(chdtr(df, df * (reach / (z * design.se)) ** 2))
+        mean = (design.se * design.n) ** 2 / 2
+        counts = np.arange(min(design.n // 2, math.ceil(mean + 8 * math.sqrt(mean) + 8)) + 1)
+        chances = np.diff(pdtr(counts, mean), prepend=0.0)
+        b, c = np.meshgrid(counts, counts)
+        low, _ = tango_limits(b, c, design.n, z)
+        blind = next((k for k in counts if visible_pairs(2 * int(k), design.n, alpha=alpha, power=power) > loss), len(counts))
+        return float((np.outer(chances, chances) * ((low > -loss) & (np.minimum(b, c) < blind))).sum())
+    if design.n < 2:
+        return 0.0
+    lost = lost_variance(design.k_vendor, design.k_reference)
+    narrow, wide = 0.0, 1.0
+    for _ in range(40):
+        se = (narrow + wide) / 2
+        narrow, wide = (se, wide) if visible_repeats(se, design.n, lost, alpha=alpha, power=power) <= loss else (narrow, se)
+    if design.se <= 0:
+        return float(narrow > 0)
+    df = design.n - 1
+    # the scatter is narrow enough, and the estimate lies so many standard errors above the loss
+    return float(chdtr(df, df * (narrow / design.se) ** 2) * ndtr(loss / design.se - z))
 
 
 def fail_probability(se: float, margin: float, *, true_difference: float = 0.0, alpha: float = 0.05) -> float:

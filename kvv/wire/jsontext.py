@@ -7,7 +7,6 @@ reader gets a value (NaN, lone surrogates, bytes that are no UTF-8, a byte order
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass
 
@@ -109,5 +108,5 @@ def _leniently(data: bytes) -> object:
 
 
 def _bounded_int(digits: str) -> int | float:
-    """CPython refuses to convert more than 4,300 digits; no count in this protocol has more than twenty."""
-    return int(digits) if len(digits) < 4_000 else math.inf
+    """What no float can hold is read as a float of that size is, infinite; no count in this protocol has more than twenty digits."""
+    return int(digits) if len(digits) < 309 else float(digits)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 #: characters of an answer that the judge is shown; 32,768 tokens of English have some 150,000
 SHOWN_ANSWER = 200_000
-#: characters of a judge's reply that are looked at, and places in it where an object may begin
-READ_REPLY, READ_OBJECTS = 200_000, 64
+#: characters of a judge's reply beyond which it is none
+READ_REPLY = 200_000
 
 ITEM = """\
 You grade one answer of an assistant against one requirement. The answer may do other things well or badly: grade this requirement only.
@@ -104,49 +104,114 @@ def _tagged(name: str, text: str) -> str:
 
 def read_score(reply: str) -> float:
     """A number from 0 to 1 under ``score``, also as text. NoJudgement for everything else: a score nobody gave is never invented."""
-    value = _object_with(reply, "score")["score"]
+    scores = {_score(value) for value in _values(reply, "score")}
+    if len(scores) > 1:
+        raise NoJudgement(Trouble.UNPARSABLE, f"the reply gives the scores {', '.join(f'{score:g}' for score in sorted(scores)[:5])}")
+    return scores.pop()
+
+
+def _score(value: Any) -> float:
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,3}(\.[0-9]{1,6})?\s*", value):
         value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise NoJudgement(Trouble.UNPARSABLE, f"the score is {value!r:.40}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise NoJudgement(Trouble.UNPARSABLE, f"the score is {_brief(value)}")
     if not 0 <= value <= 1:
-        raise NoJudgement(Trouble.OFF_SCALE, f"the score is {value!r:.40}, outside 0 to 1")
+        raise NoJudgement(Trouble.OFF_SCALE, f"the score is {_brief(value)}, outside 0 to 1")
     return float(value)
 
 
 def read_events(reply: str, events: int) -> frozenset[int]:
     """The events (from 0) that a line is about."""
-    value = _object_with(reply, "events")["events"]
+    found = {_events(value, events) for value in _values(reply, "events")}
+    if len(found) > 1:
+        raise NoJudgement(Trouble.UNPARSABLE, "the reply gives several lists of events that differ")
+    return found.pop()
+
+
+def _events(value: Any, events: int) -> frozenset[int]:
     if not isinstance(value, list) or not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-        raise NoJudgement(Trouble.UNPARSABLE, f"the events are {value!r:.40}")
+        raise NoJudgement(Trouble.UNPARSABLE, f"the events are {_brief(value)}")
     if not all(1 <= item <= events for item in value):
-        raise NoJudgement(Trouble.OFF_SCALE, f"the events are {value!r:.60}, outside 1 to {events}")
+        raise NoJudgement(Trouble.OFF_SCALE, f"the events are {_brief(value)}, outside 1 to {events}")
     return frozenset(item - 1 for item in value)
 
 
-def _object_with(reply: str, key: str) -> Mapping[str, Any]:
-    """The reply as a JSON object, or the last object in it that has the key: reasoning and code fences may stand around it."""
-    text = reply[-READ_REPLY:].strip()
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A JSON object as it was written: a key may come twice."""
+
+    pairs: list[tuple[str, Any]]
+
+
+def _values(reply: str, key: str) -> list[Any]:
+    """What the reply's own objects give under ``key``: at least one value, or NoJudgement.
+
+    Prose and code fences may stand around an object. What stands inside another object, or in the reasoning, is a quotation. An
+    object that is no JSON and may hold the key leaves open what was meant.
+    """
+    text = reply.strip()
+    if len(text) > READ_REPLY:
+        raise NoJudgement(Trouble.UNPARSABLE, f"the reply has {len(text):,} characters")
     whole = _json(text)
-    if isinstance(whole, dict) and key in whole:
-        return whole
-    if whole is not None or text in ("null", ""):
-        raise NoJudgement(Trouble.UNPARSABLE, f"the reply is {_kind(whole)}, no object with {key!r}" if text else "the reply is empty")
-    for start in [found.start() for found in re.finditer(r"\{", text)][: -READ_OBJECTS - 1 : -1]:
-        found = _json(text[start:], whole=False)
-        if isinstance(found, dict) and key in found:
-            return found
-    raise NoJudgement(Trouble.UNPARSABLE, f"the reply holds no object with {key!r}: {text[:80]!r}")
+    if whole is not None and not isinstance(whole, _Object):
+        raise NoJudgement(Trouble.UNPARSABLE, f"the reply is {_kind(whole)}, no object with {key!r}")
+    objects = [whole] if whole is not None else _objects(_without_reasoning(text), key)
+    found = [value for one in objects for name, value in one.pairs if name == key]
+    if not found:
+        raise NoJudgement(Trouble.UNPARSABLE, f"the reply holds no object with {key!r}: {text[:80]!r}" if text else "the reply is empty")
+    return found
 
 
-def _json(text: str, *, whole: bool = True) -> Any:
-    """A JSON value, None where there is none; ``whole`` False takes what stands at the beginning."""
+def _without_reasoning(text: str) -> str:
+    """What follows the reasoning; reasoning without an end is all there is."""
+    return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
+def _objects(text: str, key: str) -> list[_Object]:
+    """The outermost objects."""
+    found, start = [], text.find("{")
+    while start >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+            found.append(value)
+        except (ValueError, RecursionError):
+            end = _closing(text, start)
+            if key in text[start:end]:
+                raise NoJudgement(Trouble.UNPARSABLE, f"an object that may hold {key!r} is no JSON: {text[start : start + 80]!r}") from None
+        start = text.find("{", end)
+    return found
+
+
+def _closing(text: str, start: int) -> int:
+    """The place after the brace that closes the one at ``start``; the text's end where none does."""
+    depth = 0
+    for brace in re.finditer(r"[{}]", text[start:]):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return start + brace.end()
+    return len(text)
+
+
+def _whole_number(digits: str) -> int:
+    """CPython refuses to convert more than 4,300 digits; what has 4,000 is as far off any scale."""
+    return int(digits[:4_000])
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=_whole_number)
+
+
+def _json(text: str) -> Any:
+    """A JSON value, None where there is none."""
     try:
-        return json.loads(text) if whole else json.JSONDecoder().raw_decode(text)[0]
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
 
 
+def _brief(value: Any) -> str:
+    return _kind(value) if isinstance(value, _Object) else f"{value!r:.40}"
+
+
 def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", int: "a bare number", float: "a bare number", bool: "a boolean"}
+    names = {_Object: "an object", list: "a list", str: "a text", int: "a bare number", float: "a bare number", bool: "a boolean"}
     return names.get(type(value), "null")

@@ -18,7 +18,7 @@ from kvv.refusals import confirmed, is_refused, once_more
 from kvv.suite import Context, Dataset, Judge, Suite, SuiteKind
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
 from kvv.suites.beam.history import History as Conversation
-from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement
+from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement, Trouble
 from kvv.suites.beam.scoring import ORDERING, Scores, judge_prompts, score
 
 SOURCE = "https://github.com/mohammadtavakoli78/BEAM"
@@ -28,7 +28,7 @@ REQUIREMENT = "The answer to a question about a long conversation fulfils what i
 SIZES = ("100K", "500K", "1M", "10M")
 
 #: reasons after which the model's answer stands and only the judge is asked again
-JUDGE_REASONS = frozenset({"judge-failed", "judge-unparsable", "judge-off-scale"})
+JUDGE_REASONS = frozenset({"judge-failed", Trouble.UNPARSABLE.value, "judge-off-scale"})
 
 
 class BeamSuite(Suite):
@@ -190,6 +190,9 @@ def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verd
         if found.standing is not Standing.ANSWERED:
             detail = f"judgement {number} of {len(judged)}: {found.reason} {found.detail}"
             return _unjudged(case, answered, reply, "judge-failed", detail, len(judged))
+        if _cut(reply):
+            detail = f"judgement {number} of {len(judged)} was cut at its length"
+            return _unjudged(case, answered, reply, Trouble.UNPARSABLE.value, detail, len(judged))
     try:
         replies = [reply.observation.answer for reply in judged]
         scores = score(inputs["ability"], inputs["rubric"], observation.answer, replies)
@@ -198,13 +201,18 @@ def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verd
     return _concluded(case, answered, scores.values(), _facts(case, answered, len(judged)) | scores.facts())
 
 
+def _cut(answered: Answered) -> bool:
+    """Whether the answer ended at its token limit: what it would have said is not known."""
+    return answered.observation.finish_reason == "length"
+
+
 def _agreed(case: Case, answered: Answered, verdict: Verdict, judged: Sequence[Answered]) -> Verdict:
     """The verdict is the first judge's; what the second one says stands beside it, where it said something."""
     if not judged or not verdict.values:
         return verdict
     second: dict[str, Any] = {}
     try:
-        if all(assess(reply.exchange, reply.observation).standing is Standing.ANSWERED for reply in judged):
+        if all(assess(reply.exchange, reply.observation).standing is Standing.ANSWERED and not _cut(reply) for reply in judged):
             replies = [reply.observation.answer for reply in judged]
             second = dict(score(case.inputs["ability"], case.inputs["rubric"], answered.observation.answer, replies).values())
     except NoJudgement:
@@ -224,7 +232,7 @@ def _concluded(case: Case, answered: Answered, values: Mapping[str, float], fact
         facts=facts,
         evidence=() if right else (Evidence(exchange=answered.exchange.identity.key),),
         scorer=BeamSuite.version,
-        truncated=answered.observation.finish_reason == "length",
+        truncated=_cut(answered),
     )
 
 
@@ -238,7 +246,7 @@ def _unjudged(case: Case, answered: Answered, reply: Answered, reason: str, deta
         facts=_facts(case, answered, calls),
         evidence=(Evidence(exchange=reply.exchange.identity.key, excerpt=reply.observation.answer[:300]),),
         scorer=BeamSuite.version,
-        truncated=answered.observation.finish_reason == "length",
+        truncated=_cut(answered),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -48,7 +48,7 @@ def _alternatives(answered: Answered) -> Mapping[str, float]:
             shown: dict[str, float] = {}
             for one in entry.get("top_logprobs") or ():
                 match one:
-                    case {"token": str(token), "logprob": float() | int() as value} if math.isfinite(value) and value > FLOOR:
+                    case {"token": str(token), "logprob": float() | int() as value} if FLOOR < value <= sys.float_info.max:
                         shown.setdefault(token, float(value))
             return shown
     return {}

@@ -66,3 +66,9 @@ def test_the_gate_itself_passes_an_identical_vendor_and_fails_a_worse_one(verdic
     bad = [verdicts.judge(policy, [suite], worse, rng).outcome for _ in range(12)]
     assert same.count(Outcome.PASS) >= 11
     assert bad.count(Outcome.FAIL) >= 11
+
+
+def test_regression_gates_keep_their_promises(verdicts: ModuleType) -> None:
+    rows = verdicts.regression(np.random.default_rng(6), 8)
+    assert len(rows) == 5 * 5
+    assert [row for row in rows if not row.ok] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from kvv.model import Frame, Observation, Shape
 from kvv.wire.decode import Decoder, decode_body
 from kvv.wire.errorbody import read_error
-from kvv.wire.jsontext import DONE, Lenient, Unparsed, nested_deeper, parse, parse_event
+from kvv.wire.jsontext import DONE, Lenient, Unparsed, nested_deeper, parse, parse_event, plain
 
 
 def decode(*frames: Any) -> Observation:
@@ -277,6 +278,11 @@ def test_odd_json_never_raises(text: bytes) -> None:
     parse(text)
     decode(text)
     decode_body(text)
+
+
+def test_a_whole_number_that_no_float_holds_is_infinite_and_a_long_one_is_not() -> None:
+    assert plain(parse(b'{"a":-' + b"9" * 400 + b"}")) == {"a": -math.inf}
+    assert plain(parse(b'{"a":-' + b"9" * 300 + b"}")) == {"a": -1e300}
 
 
 def test_an_absurd_number_of_nodes_is_refused_unparsed() -> None:

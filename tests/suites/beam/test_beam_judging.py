@@ -42,6 +42,9 @@ def verdict(reply: str) -> float | Trouble:
         ('{"score": NaN}', Trouble.UNPARSABLE, "raises"),
         ("", Trouble.UNPARSABLE, "0, without a record"),
         ("I think it is fine.", Trouble.UNPARSABLE, "0, without a record"),
+        (f'{{"score": {"9" * 400}}}', Trouble.OFF_SCALE, "not clamped"),
+        (f'{{"score": -{"9" * 5_000}}}', Trouble.OFF_SCALE, "raises"),
+        ('{"score": 1e999}', Trouble.OFF_SCALE, "raises"),
     ],
 )
 def test_a_reply_is_a_score_from_0_to_1_or_no_judgement_at_all(reply: str, ours: float | Trouble, kvv: str) -> None:
@@ -57,13 +60,44 @@ def test_what_kvv_makes_of_0_99_is_0_and_half_credit_keeps_it() -> None:
     "reply",
     [
         '```json\n{"reason": "ok", "score": 0.5}\n```',
-        'Let me see {not json}. {"score": 0}\nNo: {"reason": "{braces}", "score": 0.5}',
+        'Let me see {not json}. {"reason": "{braces}", "score": 0.5}',
         '<think>{"score": 1}</think>{"score": 0.5}',
+        '{"score": 1} is too much.</think>\n{"score": 0.5}',
+        '{"reason": {"quote": {"score": 1}}, "score": 0.5}',
+        '{"reason": "</think>{}", "score": 0.5}',
+        'First {"score": 0.5}, and again: {"score": "0.5"}',
+        '{"score": 0.5, "score": 0.50}',
         '{"reason": "as {\\"score\\": 1} says", "score": 0.5}',
     ],
 )
 def test_reasoning_and_fences_around_the_object_do_no_harm(reply: str) -> None:
     assert read_score(reply) == 0.5
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"score": 0, "score": 1}',
+        '```json\n{"score": 0}\n```\nThe answer had asked for {"score": 1}.',
+        '{"score": 1}\nNo: {"score": 0.5}',
+        '{"score": 0} or {"score": 2}',
+        '<think>The answer asks for {"score": 1}',
+        '{"reason": {"quote": {"score": 1}}}',
+        '{"reason": {"quote": {"score": 1}}, "score": 0',
+        '{"reason": {"quote": {"score": 1}}, "score": zero}',
+        '{"reason": "it says {"score": 1}", "score": 0}',
+        '{"score": 1}' + " " * 200_000 + ".",
+    ],
+)
+def test_a_reply_that_contradicts_itself_or_only_quotes_a_score_is_no_judgement(reply: str) -> None:
+    with pytest.raises(NoJudgement):
+        read_score(reply)
+
+
+def test_lists_of_events_that_differ_are_no_judgement() -> None:
+    assert read_events('{"events": [1, 2]} that is {"events": [2, 1]}', 2) == {0, 1}
+    with pytest.raises(NoJudgement, match="differ"):
+        read_events('{"events": [1]} or {"events": [2]}', 2)
 
 
 @given(st.text(max_size=400) | st.recursive(st.sampled_from(["{", "[", '"score"', ":", "1", "}"]), lambda s: st.tuples(s, s).map("".join)))

@@ -108,14 +108,18 @@ def test_a_judge_without_a_model_is_a_usage_error(target: ReferenceServer, kvv_c
 # --- a judge that fails ------------------------------------------------------------------------------
 
 
-def completion(text: str) -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+def completion(text: str, finish: str = "stop") -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
     return json.dumps({"id": "x", "object": "chat.completion", "model": "j", "choices": [choice]}).encode()
 
 
 @pytest.mark.parametrize(
     ("status", "reply", "reason"),
-    [(401, b'{"error": {"message": "no", "type": "auth"}}', "judge-failed"), (200, completion("1"), "judge-unparsable")],
+    [
+        (401, b'{"error": {"message": "no", "type": "auth"}}', "judge-failed"),
+        (200, completion('{"score": 1, "events": []}', "length"), "judge-unparsable"),
+        (200, completion(f'{{"score": {"9" * 400}, "events": []}}'), "judge-off-scale"),
+    ],
 )
 def test_a_judge_that_fails_leaves_inconclusive_samples_and_resume_asks_only_the_judge(
     status: int, reply: bytes, reason: str, target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
