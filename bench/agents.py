@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tables import show
 
-from kvv.adapters import AGENTS, OWN, AdapterError, identity
 from kvv.sandbox import SandboxError, Workspace, choose
+from kvv.sandbox.adapters import AGENTS, OWN, AdapterError, identity
 from kvv.sandbox.container import LABEL
 from kvv.sandbox.engine import Engine, socket_path
 
@@ -58,7 +58,7 @@ def measured(sandbox: str, agent: str, samples: int) -> list[object]:
         options = ["--samples", str(samples), "--concurrency", str(INSTANCES * samples), "--sandbox", sandbox, "--agent", agent, "--out", out, "-q"]
         environment = {**os.environ, "TMPDIR": str(place)}
         # a wrong count is told below
-        subprocess.run([sys.executable, "-m", "kvv.cli", "run", "swebench", *options], check=False, env=environment, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "kvv", "run", "swebench", *options], check=False, env=environment, stdout=subprocess.DEVNULL)
         seconds = time.monotonic() - began
         report = json.loads(next(Path(out).glob("*/report.json")).read_text("utf-8"))
     time.sleep(WAIT_S)

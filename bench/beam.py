@@ -36,18 +36,18 @@ from loopback import MODEL, bare_server
 from slow_disk import INTERVAL_MS, LIMIT_MS, lateness, quantile
 from tables import ratio, show
 
+from kvv.cases.suite import Context, Dataset, Settings
+from kvv.core import Case, Identity, Request, Role
 from kvv.data.beam import ABILITIES
 from kvv.data.merges import read_merges
-from kvv.model import Case, Identity, Request, Role
-from kvv.profile import load_profile
-from kvv.reading import Limits
-from kvv.redact import Redactor
-from kvv.store import Store
-from kvv.suite import Context, Dataset, Settings
+from kvv.profiles.profile import load_profile
+from kvv.profiles.token_counts import Bpe, Tokenizer
+from kvv.protocol.encode import encode
+from kvv.protocol.reader import Limits
+from kvv.protocol.redaction.redactor import Redactor
+from kvv.storage.store import Store
 from kvv.suites.beam.suite import BeamSuite
-from kvv.tokens import Bpe, Tokenizer
 from kvv.transport import Endpoint, Transport
-from kvv.wire.encode import encode
 
 BYTES, MESSAGE_BYTES = 4_000_000, 2_200
 PREPARE_TIMES, MEMORY_MB, STORE_TIMES = 20.0, 600, 2.0
@@ -193,7 +193,7 @@ def memory() -> None:
 @contextmanager
 def served(data: Path) -> Iterator[str]:
     """The reference endpoint in another process, with the answers of this data."""
-    argv = [sys.executable, "-m", "kvv.cli", "serve", "--port", "0", "--data", f"beam={data}"]
+    argv = [sys.executable, "-m", "kvv", "serve", "--port", "0", "--data", f"beam={data}"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:
@@ -218,7 +218,7 @@ def end_to_end(*, quick: bool) -> None:
             (folder / f"beam_1m_{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
         packed = sum(len(zstandard.compress(json.dumps(row["messages"]).encode(), 3)) for row in rows)
         with served(folder) as url:
-            argv = [sys.executable, "-m", "kvv.cli", "run", "beam", "--data", f"beam={folder}", "--base-url", url, "--model", "kimi-k3"]
+            argv = [sys.executable, "-m", "kvv", "run", "beam", "--data", f"beam={folder}", "--base-url", url, "--model", "kimi-k3"]
             argv += ["--variant", "1M", "--judge-base-url", url, "--judge-model", "kimi-k3"]
             argv += ["--out", f"{scratch}/out", "--yes", "--concurrency", "16", "-q"]
             start = time.perf_counter()

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvv.compare import CaseResult, Row, SampleResult, Side, SuiteResult, compare
-from kvv.model import Area, Level, Outcome
+from kvv.analysis import CaseResult, Row, SampleResult, Side, SuiteResult, compare
+from kvv.cases.suite import SuiteKind
+from kvv.core import Area, Level, Outcome
 from kvv.stats.changes import change_points
-from kvv.suite import SuiteKind
 
 Floats = NDArray[np.float64]
 

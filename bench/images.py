@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from PIL import Image
 from tables import show
 
+from kvv.core import Picture, PictureForm
 from kvv.data.pictures import Shelf, with_pictures
-from kvv.images import encoded
-from kvv.model import Picture, PictureForm
-from kvv.reference import ReferenceConfig, ReferenceServer
-from kvv.wire.encode import encode
+from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.protocol.encode import encode
+from kvv.protocol.images import encoded
 
 FLAT, STALL_MS = 1.25, 50.0
 
@@ -66,7 +66,7 @@ def write_rows(path: Path, n: int, side: int) -> None:
 
 def run_in_this_process(arguments: list[str]) -> None:
     """`kvv` with these arguments, then the peak in MB on the last line."""
-    from kvv.cli import main
+    from kvv.cli.main import main
 
     code = main(arguments)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

@@ -19,10 +19,10 @@ from loopback import CLIENT_CPU, bare_server, pin
 from pipeline import Pipeline
 from tables import show
 
-from kvv.model import Role
-from kvv.reading import Limits
-from kvv.redact import Redactor
-from kvv.store import Store
+from kvv.core import Role
+from kvv.protocol.reader import Limits
+from kvv.protocol.redaction.redactor import Redactor
+from kvv.storage.store import Store
 from kvv.transport import Endpoint, Transport
 
 KEY = "sk-bench-0123456789"

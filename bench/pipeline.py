@@ -19,15 +19,15 @@ from clients import CHUNKS, MESSAGES, PATH, WORST, Ask, aiohttp_client, better, 
 from loopback import CLIENT_CPU, MODEL, bare_server, pin
 from tables import ratio, show
 
-from kvv.model import Identity, Outcome, Request, Role, Verdict
-from kvv.outcome import Standing, assess
-from kvv.profile import load_profile
-from kvv.reading import Limits
-from kvv.redact import Redactor
-from kvv.rules import rules_for
-from kvv.store import Store
+from kvv.core import Identity, Outcome, Request, Role, Verdict
+from kvv.profiles.profile import load_profile
+from kvv.protocol.classify import Standing, assess
+from kvv.protocol.encode import encode
+from kvv.protocol.reader import Limits
+from kvv.protocol.redaction.redactor import Redactor
+from kvv.protocol.rules import rules_for
+from kvv.storage.store import Store
 from kvv.transport import Endpoint, Transport
-from kvv.wire.encode import encode
 
 CPU_LIMIT_MS = 1.3
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import orjson
 
-from kvv.model import Identity, Request
-from kvv.profile import Profile, load_profile
-from kvv.reading import Limits, Reader
-from kvv.rules import rules_for
-from kvv.wire.sse import EventStream
+from kvv.core import Identity, Request
+from kvv.profiles.profile import Profile, load_profile
+from kvv.protocol.reader import Limits, Reader
+from kvv.protocol.rules import rules_for
+from kvv.protocol.sse import EventStream
 
 CHUNKS = 200
 PASSES = 60

@@ -24,15 +24,15 @@ from loopback import MODEL, bare_server
 from pipeline import judge
 from tables import show
 
-from kvv.model import Frame, Identity, Request, Role
-from kvv.outcome import Standing
-from kvv.profile import load_profile
-from kvv.reading import Limits
-from kvv.redact import Redactor
-from kvv.rules import rules_for
-from kvv.store import Store
+from kvv.core import Frame, Identity, Request, Role
+from kvv.profiles.profile import load_profile
+from kvv.protocol.classify import Standing
+from kvv.protocol.encode import encode
+from kvv.protocol.reader import Limits
+from kvv.protocol.redaction.redactor import Redactor
+from kvv.protocol.rules import rules_for
+from kvv.storage.store import Store
 from kvv.transport import Endpoint, Transport
-from kvv.wire.encode import encode
 
 INTERVAL_MS, STREAMS, WRITERS = 10.0, 32, 4
 LIMIT_MS = 50.0

@@ -14,10 +14,25 @@ import tempfile
 import time
 from pathlib import Path
 
-from kvv.model import Choice, Exchange, Finding, Frame, Identity, Observation, Outcome, Request, Role, Shape, Timing, Upstream, UsageReport, Verdict
-from kvv.reading import Received
-from kvv.store import Store
-from kvv.wire.encode import EncodedBody, encode
+from kvv.core import (
+    Choice,
+    Exchange,
+    Finding,
+    Frame,
+    Identity,
+    Observation,
+    Outcome,
+    Request,
+    Role,
+    Shape,
+    Timing,
+    Upstream,
+    UsageReport,
+    Verdict,
+)
+from kvv.protocol.encode import EncodedBody, encode
+from kvv.protocol.reader import Received
+from kvv.storage.store import Store
 
 HIGH_WATER = 16 * 2**20
 WORDS = ["".join(random.Random(seed).choices("abcdefghijklmnopqrstuvwxyz", k=2 + seed % 9)) for seed in range(4_000)]

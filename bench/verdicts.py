@@ -4,7 +4,7 @@
 
 Simulated vendors answer questions with fixed success probabilities, fresh draws in every run. OCRBench's are bimodal (a beta
 distribution) and calibrated so that passes of 1,000 questions vary with sd .0027 around .9076, as twenty recorded passes did. Every row
-prints what was asked of it; the exit code is 1 if a row falls short. Decisions come from kvv.gate and kvv.stats, nothing is restated here.
+prints what was asked of it; the exit code is 1 if a row falls short. Decisions come from kvv.decision and kvv.stats, nothing is restated here.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
-from kvv.gate import Collector, Evidence, Look, SuiteRun, decide, decide_look
-from kvv.looks import LookPlan, plan_looks
-from kvv.metrics import MeanTally, Metric
-from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
-from kvv.plan import PlannedSuite
-from kvv.policy import Policy, load_policy
-from kvv.profile import load_profile
+from kvv.cases.suite import Context, ReferenceRun, Settings, SuiteKind, load_suite
+from kvv.core import Area, Case, Level, Outcome, Stat, Verdict
+from kvv.decision import Collector, Evidence, Look, SuiteRun, decide, decide_look
+from kvv.planning.interim_plan import LookPlan, plan_looks
+from kvv.planning.plan import PlannedSuite
+from kvv.profiles.policy import Policy, load_policy
+from kvv.profiles.profile import load_profile
 from kvv.stats import Design, bca_interval, failing_difference, tango_limits
 from kvv.stats.interval import ClusterSum, clustered_mean, normal_quantile
+from kvv.stats.metrics import MeanTally, Metric
 from kvv.stats.paired import PairedCase, paired_difference
-from kvv.suite import Context, ReferenceRun, Settings, SuiteKind, load_suite
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""What the worker processes of ``kvv.workers`` cost: start-up, latency, throughput, replacement.
+"""What the worker processes of ``kvv.execution.workers`` cost: start-up, latency, throughput, replacement.
 
     python bench/workers.py
 
@@ -11,14 +11,14 @@ import asyncio
 import statistics
 import time
 
-from kvv.workers import Workers, WorkerTimeout
+from kvv.execution.workers import Workers, WorkerTimeout
 
-TRIVIAL = "kvv.outcome:retry_after_seconds"
+TRIVIAL = "kvv.protocol.classify:retry_after_seconds"
 TASKS = 6_000
 
 
 async def main() -> None:
-    from kvv.model import Exchange, Identity, Role
+    from kvv.core import Exchange, Identity, Role
 
     identity = Identity(case="bench", sample=0, step=0, ask=0, purpose="probe")
     exchange = Exchange(identity=identity, attempt=0, role=Role.TARGET, started="", status=200)

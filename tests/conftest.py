@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-import kvv.schedule.scheduler
-import kvv.workers
-from kvv.cli import main
-from kvv.runfolder import runs_under
+import kvv.execution.scheduling.scheduler
+import kvv.execution.workers
+from kvv.cli.main import main
+from kvv.storage.run_folder import runs_under
 
 # how long an example takes says more of the machine's load than of the code
 settings.register_profile("kvv", deadline=None)
@@ -70,10 +70,10 @@ def kvv_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kvv:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("KVV_") and name != "KVV_SHARED"]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(kvv.schedule.scheduler, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(kvv.execution.scheduling.scheduler, "BACKOFF_S", 0.01)
     # a worker loads its mathematics for longer than most tests have work for it: one is enough
-    monkeypatch.setattr(kvv.workers, "_default_count", lambda: 1)
-    monkeypatch.setattr(kvv.schedule.scheduler, "BREAKER_PAUSES_S", (0.05, 0.1, 0.2))
+    monkeypatch.setattr(kvv.execution.workers, "_default_count", lambda: 1)
+    monkeypatch.setattr(kvv.execution.scheduling.scheduler, "BREAKER_PAUSES_S", (0.05, 0.1, 0.2))
     root = tmp_path / "out"
 
     def run(*arguments: str, out: Path | None = None) -> Ran:

@@ -9,10 +9,20 @@ import os
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from kvv.data.copies import Place, Report, cache_folder, check_content, copy_folder, pull, read_manifest, verify, where
+from kvv.cases.suite import Dataset
+from kvv.data.copies import (
+    Place,
+    Report,
+    cache_folder,
+    check_content,
+    copy_folder,
+    pull,
+    read_manifest,
+    verify,
+    where,
+)
 from kvv.data.rows import converted, rows_of
 from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec, names, questions_note
-from kvv.suite import Dataset
 
 __all__ = [
     "DataError",

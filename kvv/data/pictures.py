@@ -16,9 +16,9 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
+from kvv.core import Fragment, Picture
 from kvv.data.spec import DataError, one_line
-from kvv.images import ImageError, data_url, encoded, inspect
-from kvv.model import Fragment, Picture
+from kvv.protocol.images import ImageError, data_url, encoded, inspect
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kvv.model import Picture
+from kvv.core import Picture
 
 #: ``image`` is a ``Picture`` (rows hold no bytes); ``texts`` a list of strings, for which one bare string may stand; a trailing ``?`` allows
 #: null and absence

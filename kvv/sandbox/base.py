@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kvv.model import Command, Executed
+from kvv.core import Command, Executed
 
 MIB = 1024 * 1024
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kvv.model import Command, Executed
+from kvv.core import Command, Executed
 from kvv.sandbox.base import ENVIRONMENT, MIB, ONLY_BUNDLES, Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.folder import PREFIX, RunFolder, remove
 from kvv.sandbox.process import Bounds, Launch, run

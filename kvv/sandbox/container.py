@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.model import Command, Executed
+from kvv.core import Command, Executed
 from kvv.sandbox.base import ENVIRONMENT, QUIET, Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.engine import Engine, EngineError, socket_path
 from kvv.sandbox.folder import RunFolder

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sys
 
-from kvv.model import Command, Executed
+from kvv.core import Command, Executed
 from kvv.sandbox.base import ENVIRONMENT, ONLY_BUNDLES, Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.folder import RunFolder, remove
 from kvv.sandbox.process import Bounds, Launch, run

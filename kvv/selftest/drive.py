@@ -10,22 +10,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kvv.gateway import SUSPECTED, Ending, suspected_timeouts
-from kvv.model import Area, Case, Level, Request, Role, Surface, Timeouts, Verdict
-from kvv.outcome import LIVENESS, Standing, assess
-from kvv.profile import Profile, load_profile
-from kvv.reading import Limits, Received
-from kvv.redact import Redactor
-from kvv.reference import ReferenceConfig, ReferenceServer, tokens
-from kvv.schedule.budget import Bounds, Budget
-from kvv.schedule.limits import Limiter
-from kvv.schedule.pacing import Pacer
-from kvv.schedule.scheduler import Scheduler
-from kvv.schedule.work import Work
-from kvv.store import Store
-from kvv.suite import Context, Settings, Suite, SuiteKind, load_suite, suite_ids
+from kvv.cases.suite import Context, Settings, Suite, SuiteKind, load_suite, suite_ids
+from kvv.core import Area, Case, Level, Request, Role, Surface, Timeouts, Verdict
+from kvv.decision.gateway_timeouts import SUSPECTED, Ending, suspected_timeouts
+from kvv.execution.scheduling.budget import Bounds, Budget
+from kvv.execution.scheduling.limits import Limiter
+from kvv.execution.scheduling.pacing import Pacer
+from kvv.execution.scheduling.scheduler import Scheduler
+from kvv.execution.scheduling.work import Work
+from kvv.execution.workers import Workers
+from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver.content import tokens
+from kvv.profiles.profile import Profile, load_profile
+from kvv.protocol.classify import LIVENESS, Standing, assess
+from kvv.protocol.reader import Limits, Received
+from kvv.protocol.redaction.redactor import Redactor
+from kvv.storage.store import Store
 from kvv.transport import Endpoint, Transport
-from kvv.workers import Workers
 
 #: the reference endpoint answers at once: silence of this length is a hang
 PATIENCE_S = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kvv.model import Area, Case, Level, Outcome, Verdict
+from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.selftest.drive import Observed
 from kvv.selftest.table import FaultSpec, Gate
 

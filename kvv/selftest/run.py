@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from kvv.reference.faults import FAULTS, NOT_SHOWABLE
-from kvv.reference.faults.selection import select
+from kvv.mockserver.faults import FAULTS, NOT_SHOWABLE
+from kvv.mockserver.faults.selection import select
 from kvv.selftest.drive import WINDOW, Observed, Planned, Setting, every_case, observe
 from kvv.selftest.matrix import Clean, Matrix, Row, clean_row, judge
 from kvv.selftest.table import FaultSpec, Gate, SettingSpec, Table, Variation

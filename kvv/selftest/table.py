@@ -1,4 +1,4 @@
-"""``fixtures/selftest.toml``: for each fault the cases that can see it, and the areas in which it may be seen."""
+"""``faults.toml``: for each fault the cases that can see it, and the areas in which it may be seen."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from kvv.model import Area, Surface
-from kvv.reference.faults import FAULTS, NOT_SHOWABLE
+from kvv.core import Area, Surface
+from kvv.mockserver.faults import FAULTS, NOT_SHOWABLE
 
 Areas = Annotated[tuple[Area, ...], Field(min_length=1, max_length=2)]
 
@@ -129,7 +129,7 @@ class Table(_Table):
 
 def load_table() -> Table:
     """The shipped table. Raises TableError."""
-    return parse_table(tomllib.loads(files("kvv.fixtures").joinpath("selftest.toml").read_text("utf-8")))
+    return parse_table(tomllib.loads(files("kvv.selftest").joinpath("faults.toml").read_text("utf-8")))
 
 
 def parse_table(raw: Mapping[str, Any]) -> Table:

@@ -43,7 +43,14 @@ from kvv.stats.power import (
     seen_probability,
     visible_loss,
 )
-from kvv.stats.sequential import LookChance, bound_confidence, crossing_probability, equal_looks, look_chances, obrien_fleming
+from kvv.stats.sequential import (
+    LookChance,
+    bound_confidence,
+    crossing_probability,
+    equal_looks,
+    look_chances,
+    obrien_fleming,
+)
 
 __all__ = [
     "ClusterSum",

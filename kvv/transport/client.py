@@ -27,15 +27,15 @@ from aiohttp import http_exceptions
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
-from kvv.model import Credential, Fault, FaultKind, Identity, Observation, Request, Role, Timeouts
-from kvv.reading import Limits, Reader, Received
-from kvv.redact import Detector, Redactor
-from kvv.rules import Rules
+from kvv.core import Credential, Fault, FaultKind, Identity, Observation, Request, Role, Timeouts
+from kvv.protocol.encode import EncodedBody
+from kvv.protocol.reader import Limits, Reader, Received
+from kvv.protocol.redaction.redactor import Detector, Redactor
+from kvv.protocol.redaction.split_secrets import without_pieces
+from kvv.protocol.rules import Rules
 from kvv.transport.endpoint import Endpoint, base_url, headers, proxy_for, secrets
 from kvv.transport.inflate import BadEncoding, Inflater
-from kvv.transport.pieces import without_pieces
 from kvv.transport.watch import Watch
-from kvv.wire.encode import EncodedBody
 
 CONNECT_S, FIRST_BYTE_S, IDLE_S = 10.0, 600.0, 120.0
 #: characters of an excerpt that the rules have cut

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
-from kvv.model import Credential, Role
-from kvv.model.words import WRONG_KEY
+from kvv.core import Credential, Role
+from kvv.core.vocabulary import WRONG_KEY
 
 #: fields of an address's query that say which service is meant
 KEYLESS_FIELDS = frozenset({"api-version", "api_version", "apiversion", "version", "v", "model", "deployment", "region", "format", "stream"})

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from kvv.model import Fault, FaultKind
+from kvv.core import Fault, FaultKind
 
 #: no answer may take longer, however steadily it drips
 TOTAL_S = 6 * 3600.0

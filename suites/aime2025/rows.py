@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from kvv.metrics import MeanTally, Metric
-from kvv.model import Case, Outcome, Stat, Verdict
+from kvv.cases.suite import Context
+from kvv.core import Case, Outcome, Stat, Verdict
 from kvv.stats.interval import ClusterSum, clustered_mean, wilson
+from kvv.stats.metrics import MeanTally, Metric
 from kvv.stats.passk import pass_at_k, pass_hat_k
-from kvv.suite import Context
 
 #: k of the pass@k and pass^k rows is the largest of these that the samples allow; the others stand in the breakdown
 KS = (1, 2, 4, 8, 16, 32)

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from kvv.answers import KeyEntry
-from kvv.model import Answered, Case, Outcome, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn
+from kvv.cases.answers import KeyEntry
+from kvv.cases.suite import Context, Dataset, SingleTurn
+from kvv.core import Answered, Case, Outcome, Stat, Verdict
 from kvv.suites.aime2025 import rows
 from kvv.suites.aime2025.scoring import gold_integer, score, scorer_name
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kvv.model import Fragment
-from kvv.profile import Tokens
-from kvv.tokens import Tokenizer, count_each
-from kvv.wire.encode import encode
+from kvv.core import Fragment
+from kvv.profiles.profile import Tokens
+from kvv.profiles.token_counts import Tokenizer, count_each
+from kvv.protocol.encode import encode
 
 #: KVV's reserve for what it does not count: the template's own tokens and the question
 RESERVE = 5_000

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kvv.answers import KeyEntry
+from kvv.cases.answers import KeyEntry
 from kvv.suites.beam.ordering import lines_of
 from kvv.suites.beam.scoring import ORDERING, judge_prompts
 

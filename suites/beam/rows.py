@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
-from kvv.metrics import GroupTally, MeanTally, Metric
-from kvv.model import Case, Outcome, Stat, Verdict
+from kvv.cases.suite import Context
+from kvv.core import Case, Outcome, Stat, Verdict
 from kvv.stats.interval import wilson
-from kvv.suite import Context
+from kvv.stats.metrics import GroupTally, MeanTally, Metric
 from kvv.suites.beam.judging import PROMPT_SHA256
 from kvv.suites.beam.scoring import ORDERING, Scores
 

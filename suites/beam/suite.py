@@ -11,11 +11,26 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from kvv.answers import KeyEntry
-from kvv.model import Answered, Area, Ask, Case, Done, Evidence, History, Level, Outcome, Request, Role, Stat, Step, Verdict
-from kvv.outcome import Standing, assess, unanswered
-from kvv.refusals import confirmed, is_refused, once_more
-from kvv.suite import Context, Dataset, Judge, Suite, SuiteKind
+from kvv.cases.answers import KeyEntry
+from kvv.cases.confirm_refusal import confirmed, is_refused, once_more
+from kvv.cases.suite import Context, Dataset, Judge, Suite, SuiteKind
+from kvv.core import (
+    Answered,
+    Area,
+    Ask,
+    Case,
+    Done,
+    Evidence,
+    History,
+    Level,
+    Outcome,
+    Request,
+    Role,
+    Stat,
+    Step,
+    Verdict,
+)
+from kvv.protocol.classify import Standing, assess, unanswered
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
 from kvv.suites.beam.history import History as Conversation
 from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement, Trouble

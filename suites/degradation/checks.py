@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kvv.checks import Check, Look, Problem
-from kvv.checks.base import cut, inconclusive, named, quoted
-from kvv.checks.schema import read_json
-from kvv.contract.build import Answers, Builder
-from kvv.model import Answered
+from kvv.cases.checks import Check, Look, Problem
+from kvv.cases.checks.base import cut, inconclusive, named, quoted
+from kvv.cases.checks.schema import read_json
+from kvv.cases.contract.build import Answers, Builder
+from kvv.core import Answered
 from kvv.suites.streaming.checks import counts_up
 
 #: the same sign so often in a row is no language

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from kvv.checks import Check, Look, Problem
-from kvv.checks.base import cut, inconclusive, named, prompt_tokens_of, quoted
+from kvv.cases.checks import Check, Look, Problem
+from kvv.cases.checks.base import cut, inconclusive, named, prompt_tokens_of, quoted
 
 #: a segment must add at least this share of what the first segments added per token asked for
 PLATEAU = 0.5

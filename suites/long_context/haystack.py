@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from kvv.contract.build import Answers, Builder
+from kvv.cases.contract.build import Answers, Builder
 
 #: characters of this text that make a token, near enough for English under the tokenisers of today
 CHARS_PER_TOKEN = 4.6

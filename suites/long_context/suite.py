@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kvv.contract import COMMON, ContractSuite, Toolbox
-from kvv.model import Area, Case
-from kvv.suite import Context
+from kvv.cases.contract import COMMON, ContractSuite, Toolbox
+from kvv.cases.suite import Context
+from kvv.core import Area, Case
 from kvv.suites.long_context.checks import CHECKS, COMPARISONS
 from kvv.suites.long_context.haystack import BUILDERS
 

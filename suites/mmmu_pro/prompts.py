@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvv.model import Picture
+from kvv.core import Picture
 from kvv.suites.mmmu_pro.parsing import letters
 
 CONFIGS = ("standard10", "standard4", "vision")

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from kvv.metrics import GroupTally, MeanTally, Metric
-from kvv.model import Case, Outcome, Stat, Verdict
-from kvv.suite import Context
+from kvv.cases.suite import Context
+from kvv.core import Case, Outcome, Stat, Verdict
+from kvv.stats.metrics import GroupTally, MeanTally, Metric
 from kvv.suites.mmmu_pro.parsing import Branch
 from kvv.suites.mmmu_pro.prompts import RECORDED, parse_variant
 

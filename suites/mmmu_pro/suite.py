@@ -15,14 +15,23 @@ from urllib.parse import quote
 
 import numpy as np
 
-from kvv.answers import KeyEntry
+from kvv.cases.answers import KeyEntry
+from kvv.cases.suite import Context, Dataset, SingleTurn
+from kvv.core import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.data.literals import parse_literal
-from kvv.model import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn
+from kvv.protocol.visible_text import visible
 from kvv.suites.mmmu_pro import rows
 from kvv.suites.mmmu_pro.parsing import letters, parse
-from kvv.suites.mmmu_pro.prompts import Variant, as_they_appear, content, in_columns, instruction, parse_variant, pieces, question_text
-from kvv.visible import visible
+from kvv.suites.mmmu_pro.prompts import (
+    Variant,
+    as_they_appear,
+    content,
+    in_columns,
+    instruction,
+    parse_variant,
+    pieces,
+    question_text,
+)
 
 CHARACTERS_PER_TOKEN = 4
 #: characters of a list of options

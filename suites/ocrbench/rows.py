@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kvv.metrics import GroupTally, MeanTally, Metric
-from kvv.model import Case, Outcome, Stat, Verdict
-from kvv.suite import Context
+from kvv.cases.suite import Context
+from kvv.core import Case, Outcome, Stat, Verdict
+from kvv.stats.metrics import GroupTally, MeanTally, Metric
 
 #: the official sub-scores, by question type: text recognition of 300, VQA of 200 and 200, extraction of 200, formulas of 100
 GROUPS: Mapping[str, str] = {

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvv.answers import KeyEntry
-from kvv.model import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn
+from kvv.cases.answers import KeyEntry
+from kvv.cases.suite import Context, Dataset, SingleTurn
+from kvv.core import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
+from kvv.protocol.visible_text import visible
 from kvv.suites.ocrbench import rows
 from kvv.suites.ocrbench.scoring import is_formula, matching, normalised
-from kvv.visible import visible
 
 #: characters of a text in facts
 EXCERPT = 200

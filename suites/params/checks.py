@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kvv.checks import Check, Look, Problem
-from kvv.checks.base import inconclusive, named
-from kvv.model import Answered
+from kvv.cases.checks import Check, Look, Problem
+from kvv.cases.checks.base import inconclusive, named
+from kvv.core import Answered
 
 #: alternatives that two answers must share, and how many nats they must lie apart, before their spread tells anything
 LEAST_SHARED, LEAST_SPREAD = 3, 1.0

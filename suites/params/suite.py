@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kvv.contract import COMMON, ContractSuite, Toolbox
-from kvv.model import Area, Case
-from kvv.suite import Context, SuiteKind
+from kvv.cases.contract import COMMON, ContractSuite, Toolbox
+from kvv.cases.suite import Context, SuiteKind
+from kvv.core import Area, Case
+from kvv.profiles.token_counts import Vocabulary
 from kvv.suites.params.checks import COMPARISONS
-from kvv.tokens import Vocabulary
 
 
 class ParamsSuite(ContractSuite):

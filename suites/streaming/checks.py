@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from kvv.checks import Check, Look, Problem
-from kvv.checks.base import cut, inconclusive, named, prompt_tokens_of, quoted
-from kvv.model import Outcome
+from kvv.cases.checks import Check, Look, Problem
+from kvv.cases.checks.base import cut, inconclusive, named, prompt_tokens_of, quoted
+from kvv.core import Outcome
 
 #: an answer that takes less than this many milliseconds tells nothing about how it was paced
 LONG_MS = 2_000.0

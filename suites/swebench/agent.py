@@ -10,9 +10,23 @@ from typing import Any
 
 import orjson
 
-from kvv.model import Answered, Ask, Case, Command, Exec, Executed, Fragment, Observation, Reply, Request, Step, ToolCall, Verdict
-from kvv.outcome import Standing, assess, unanswered
-from kvv.refusals import confirmed, once_more
+from kvv.cases.confirm_refusal import confirmed, once_more
+from kvv.core import (
+    Answered,
+    Ask,
+    Case,
+    Command,
+    Exec,
+    Executed,
+    Fragment,
+    Observation,
+    Reply,
+    Request,
+    Step,
+    ToolCall,
+    Verdict,
+)
+from kvv.protocol.classify import Standing, assess, unanswered
 from kvv.suites.swebench.prompts import FENCE, MARK, TOOL, format_error, observation, opening
 
 #: what a result carries: results of different agents are never compared

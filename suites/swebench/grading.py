@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvv.model import Case, Command, Exec, Executed, Reply, Step
+from kvv.core import Case, Command, Exec, Executed, Reply, Step
 from kvv.suites.swebench.logs import FAILED, PASSED, SKIPPED, XFAIL, Statuses, parse
 from kvv.suites.swebench.patches import files_of, tampering, with_final_newline
 

@@ -14,7 +14,7 @@ from posixpath import join, split
 from shlex import quote
 from typing import Any
 
-from kvv.model import Case, Command, Exec, Executed, Reply, Step
+from kvv.core import Case, Command, Exec, Executed, Reply, Step
 from kvv.suites.swebench.grading import LOG_LIMIT, TREE, Graded
 from kvv.suites.swebench.logs import ERROR, FAILED, PASSED, SKIPPED
 from kvv.suites.swebench.patches import tampering

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from kvv.suite import Context
+from kvv.cases.suite import Context
 from kvv.suites.swebench import official
 from kvv.suites.swebench.agent import AGENT, AGENT_VERSION
 from kvv.suites.swebench.harbor import VERIFIER

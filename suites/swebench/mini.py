@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.adapters import check_installed, mini
-from kvv.adapters.bridge import Perform, played
-from kvv.model import Ask, Case, Command, Exec, Executed, Observation, Request
-from kvv.refusals import confirmed, once_more
-from kvv.suites.swebench.agent import COMMANDS, OUTPUT_LIMIT, REFUSED, Messages, Play, Trajectory, assistant, call_id, heard, unfit
+from kvv.cases.confirm_refusal import confirmed, once_more
+from kvv.core import Ask, Case, Command, Exec, Executed, Observation, Request
+from kvv.sandbox.adapters import check_installed, mini
+from kvv.sandbox.adapters.bridge import Perform, played
+from kvv.suites.swebench.agent import (
+    COMMANDS,
+    OUTPUT_LIMIT,
+    REFUSED,
+    Messages,
+    Play,
+    Trajectory,
+    assistant,
+    call_id,
+    heard,
+    unfit,
+)
 
 #: how a result names it, before the version
 NAME = "mini-swe-agent"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from kvv.model import Case, Command, Exec, Executed, Reply, Step
+from kvv.core import Case, Command, Exec, Executed, Reply, Step
 from kvv.suites.swebench.grading import Graded
 from kvv.suites.swebench.patches import files_of, tampering, with_final_newline
 
-#: as kvv/adapters/harness.py knows them
+#: as kvv/sandbox/adapters/harness.py knows them
 TREE, COMMAND = "harness", ("swebench",)
 
 #: characters of the output: all lists of tests of an instance

@@ -9,9 +9,9 @@ from statistics import fmean
 from typing import Any
 from urllib.parse import quote
 
-from kvv.metrics import GroupTally, MeanTally, Metric
-from kvv.model import Case, Outcome, Stat, Verdict
-from kvv.suite import Context
+from kvv.cases.suite import Context
+from kvv.core import Case, Outcome, Stat, Verdict
+from kvv.stats.metrics import GroupTally, MeanTally, Metric
 from kvv.suites.swebench.agent import AGENT
 from kvv.suites.swebench.instance import GRADER
 

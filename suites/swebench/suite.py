@@ -11,11 +11,11 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from kvv.adapters import AdapterError, check_played
-from kvv.adapters.bridge import Plays
-from kvv.answers import KeyEntry
-from kvv.model import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
-from kvv.suite import Context, Dataset, Result, Suite, SuiteKind
+from kvv.cases.answers import KeyEntry
+from kvv.cases.suite import Context, Dataset, Result, Suite, SuiteKind
+from kvv.core import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
+from kvv.sandbox.adapters import AdapterError, check_played
+from kvv.sandbox.adapters.bridge import Plays
 from kvv.suites.swebench import rows
 from kvv.suites.swebench.agent import Trajectory, agent
 from kvv.suites.swebench.grading import Graded, grade, official_report
@@ -105,7 +105,7 @@ class SwebenchSuite(Suite):
             folder = rows.folder_of(case, context.model)
             if rows.has_page(verdict):
                 # here: naming the suites needs no templates
-                from kvv.report.document import html
+                from kvv.rendering.document import html
                 from kvv.suites.swebench.trajectory import page
 
                 yield f"{folder}/{rows.PAGE}", html(page(case, verdict, _told_again(case), result.replies()))

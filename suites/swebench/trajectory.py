@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from kvv.model import Answered, Case, Command, Done, Exec, Executed, Reply, Step, Verdict
-from kvv.report.document import Document, Excerpt, Section, Table
+from kvv.core import Answered, Case, Command, Done, Exec, Executed, Reply, Step, Verdict
+from kvv.rendering.document import Document, Excerpt, Section, Table
 
 #: characters of one text on the page
 TEXT = 12_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kvv.contract import ContractSuite
-from kvv.model import Area
+from kvv.cases.contract import ContractSuite
+from kvv.core import Area
 
 
 class ThinkingSuite(ContractSuite):

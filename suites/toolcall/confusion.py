@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kvv.metrics import Unknown
-from kvv.model import Case, Outcome, Verdict
+from kvv.cases.suite import ReferenceRun
+from kvv.core import Case, Outcome, Verdict
 from kvv.stats.f1 import Confusion
-from kvv.suite import ReferenceRun
+from kvv.stats.metrics import Unknown
 
 Key = Literal["triggered", "called"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvv.answers import KeyEntry
+from kvv.cases.answers import KeyEntry
 from kvv.suites.toolcall.k2vv import RowError, case_id, content, declared_tools
 
 #: what our reference endpoint says where it should have called a tool

@@ -10,11 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from kvv.metrics import f1_stat, rate_stat
-from kvv.model import Outcome, Stat
+from kvv.cases.suite import Context
+from kvv.core import Outcome, Stat
 from kvv.stats.f1 import official_null
-from kvv.suite import Context
-from kvv.suites.toolcall.confusion import Key, Sample, Tally, by_case, decisions, f1_interval, official, official_pairs, tally
+from kvv.stats.metrics import f1_stat, rate_stat
+from kvv.suites.toolcall.confusion import (
+    Key,
+    Sample,
+    Tally,
+    by_case,
+    decisions,
+    f1_interval,
+    official,
+    official_pairs,
+    tally,
+)
 from kvv.suites.toolcall.schema import FailureClass
 
 SUITE = "toolcall"

@@ -21,7 +21,7 @@ import referencing.exceptions
 from jsonschema import exceptions
 from jsonschema.protocols import Validator
 
-from kvv.model import ToolCall
+from kvv.core import ToolCall
 
 DEFAULT_DRAFT = "2020-12"
 

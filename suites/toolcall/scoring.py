@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvv.model import Observation, ToolCall
-from kvv.profile import Markers
+from kvv.core import Observation, ToolCall
+from kvv.profiles.profile import Markers
 from kvv.suites.toolcall.k2vv import declared_tools, request_text
 from kvv.suites.toolcall.schema import Failure, FailureClass, SchemaCheck, bounded
 

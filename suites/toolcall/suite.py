@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kvv.answers import KeyEntry
-from kvv.model import Answered, Case, Evidence, Outcome, Stat, Verdict
-from kvv.suite import Context, Dataset, SingleTurn
+from kvv.cases.answers import KeyEntry
+from kvv.cases.suite import Context, Dataset, SingleTurn
+from kvv.core import Answered, Case, Evidence, Outcome, Stat, Verdict
 from kvv.suites.toolcall.expected import key_entries
-from kvv.suites.toolcall.k2vv import CONTENT_FIELDS, SAMPLING_FIELDS, Question, canonical, needs_k2_ids, questions, unsent_fields, with_k2_ids
+from kvv.suites.toolcall.k2vv import (
+    CONTENT_FIELDS,
+    SAMPLING_FIELDS,
+    Question,
+    canonical,
+    needs_k2_ids,
+    questions,
+    unsent_fields,
+    with_k2_ids,
+)
 from kvv.suites.toolcall.schema import DEFAULT_DRAFT, Failure
 from kvv.suites.toolcall.scoring import score, tool_markers
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any
 
-from kvv.checks import Check, Look, Problem
-from kvv.checks.base import cut, named, quoted
-from kvv.checks.schema import read_json
-from kvv.contract.build import Answers, Builder, Spliced
+from kvv.cases.checks import Check, Look, Problem
+from kvv.cases.checks.base import cut, named, quoted
+from kvv.cases.checks.schema import read_json
+from kvv.cases.contract.build import Answers, Builder, Spliced
 
 
 def distinct_ids(look: Look, wanted: Any) -> Problem | None:

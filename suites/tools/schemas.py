@@ -16,9 +16,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from kvv.contract import claimed, plain_case
-from kvv.model import Area, Case, Level
-from kvv.suite import Context
+from kvv.cases.contract import claimed, plain_case
+from kvv.cases.suite import Context
+from kvv.core import Area, Case, Level
 
 TOOL = "submit_value"
 MAX_TOKENS = 2048

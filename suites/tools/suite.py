@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kvv.contract import COMMON, ContractSuite, Toolbox
-from kvv.model import Area, Case
-from kvv.suite import Context
+from kvv.cases.contract import COMMON, ContractSuite, Toolbox
+from kvv.cases.suite import Context
+from kvv.core import Area, Case
 from kvv.suites.tools.checks import BUILDERS, CHECKS
 from kvv.suites.tools.schemas import data_cases, shipped_cases
 

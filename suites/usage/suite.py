@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kvv.contract import ContractSuite, plain_case, thinking_off
-from kvv.model import Area, Case, Level, Surface
-from kvv.suite import Context
-from kvv.tokens import Uncountable, prompt_tokens
+from kvv.cases.contract import ContractSuite, plain_case, thinking_off
+from kvv.cases.suite import Context
+from kvv.core import Area, Case, Level, Surface
+from kvv.profiles.token_counts import Uncountable, prompt_tokens
 
 #: the value in a case file that stands for the count of the request itself
 COUNTED = "counted"

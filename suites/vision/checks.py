@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.checks import Check, Look, Problem
-from kvv.checks.base import cut, named, quoted
+from kvv.cases.checks import Check, Look, Problem
+from kvv.cases.checks.base import cut, named, quoted
 from kvv.suites.vision.drawing import COLOURS
 
 #: digits of a number that is no ordinal or count beside it

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from kvv.contract.build import Answers, Builder, Spliced
+from kvv.cases.contract.build import Answers, Builder, Spliced
 from kvv.suites.vision.drawing import DrawingError, Picture, drawn
 from kvv.suites.vision.other_formats import gif, jpeg, webp
 from kvv.suites.vision.png import png

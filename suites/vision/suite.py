@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kvv.contract import COMMON, ContractSuite, Toolbox
-from kvv.model import Area
+from kvv.cases.contract import COMMON, ContractSuite, Toolbox
+from kvv.core import Area
 from kvv.suites.vision.checks import CHECKS
 from kvv.suites.vision.pictures import BUILDERS
 

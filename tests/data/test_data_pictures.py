@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from kvv.core import Fragment, Picture, PictureForm
 from kvv.data import DataError, canonical_sha256
 from kvv.data.local import read_path
 from kvv.data.pictures import Shelf, from_cell, pictures_of, sent_digest, with_pictures
 from kvv.data.spec import DatasetSpec, check_rows, load_spec, questions_note
-from kvv.model import Fragment, Picture, PictureForm
-from kvv.store.codec import tag, untag
-from kvv.wire.encode import encode
+from kvv.protocol.encode import encode
+from kvv.storage.store.codec import tag, untag
 
 COLUMNS = {"id": "string", "image": "image", "other": "image?"}
 

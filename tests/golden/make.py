@@ -61,7 +61,7 @@ Call = Callable[..., Any]  # (*arguments) -> something with code, out and err; w
 
 def call_kvv(*arguments: str) -> Said:
     """The command line in this process; verbs that write a run write it below ./out, as the fixture of the tests has them do."""
-    from kvv.cli import main
+    from kvv.cli.main import main
 
     argv = [*arguments]
     if argv[0] in ("run", "check", "import", "resume", "score", "vendors"):
@@ -76,7 +76,7 @@ def call_kvv(*arguments: str) -> Said:
 
 
 def kvv_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "import sys; from kvv.cli import main; sys.exit(main())", *arguments]
+    return [sys.executable, "-c", "import sys; from kvv.cli.main import main; sys.exit(main())", *arguments]
 
 
 @contextmanager

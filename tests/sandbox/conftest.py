@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import rootfs
 
-from kvv.model import Command, Executed
+from kvv.core import Command, Executed
 from kvv.sandbox import Limits, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.base import MIB
 from kvv.sandbox.bubblewrap import Bubblewrap

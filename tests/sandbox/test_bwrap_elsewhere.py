@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kvv.model import Command
+from kvv.core import Command
 from kvv.sandbox import Sandbox, SandboxError, Workspace, choose
 from kvv.sandbox.bubblewrap import Bubblewrap
 

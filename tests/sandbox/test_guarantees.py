@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvv.model import Command
+from kvv.core import Command
 from kvv.sandbox import Session
 from kvv.sandbox.container import LABEL, OWNER, owner
 from kvv.sandbox.engine import Engine, socket_path

@@ -23,7 +23,7 @@ from .test_guarantees import processes
 
 HOLDER = """
 import asyncio, sys
-from kvv.model import Command
+from kvv.core import Command
 from kvv.sandbox import Workspace, named
 from kvv.sandbox.container import Containers
 

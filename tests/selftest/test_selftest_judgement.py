@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Area, Case, Level, Outcome, Verdict
-from kvv.reference.faults import FAULTS, NOT_SHOWABLE
+from kvv.core import Area, Case, Level, Outcome, Verdict
+from kvv.mockserver.faults import FAULTS, NOT_SHOWABLE
 from kvv.selftest import Matrix, Row, State, TableError, load_table
 from kvv.selftest.drive import Observed
 from kvv.selftest.matrix import clean_row, judge

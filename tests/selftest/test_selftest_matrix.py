@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvv.cli import main
+from kvv.cli.main import main
 from kvv.selftest import State, load_table, run
 
 #: fault -> what is known to see it

@@ -8,10 +8,10 @@ import pytest
 import statsmodels.api as sm
 from means import mean_stat, mean_stats
 
-from kvv.metrics import GroupTally, Metric, Unknown, f1_stat, rate_stat
-from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
+from kvv.core import Area, Case, Level, Outcome, Stat, Verdict
 from kvv.stats.f1 import Confusion
 from kvv.stats.interval import wilson
+from kvv.stats.metrics import GroupTally, Metric, Unknown, f1_stat, rate_stat
 
 
 def sample(

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import replies
 
-from kvv.checks import Look
-from kvv.contract import ContractSuite
-from kvv.model import Answered, Ask, Case, Done, Frame, Identity, Observation, Reply, Request, Surface, Verdict
-from kvv.profile import load_profile
-from kvv.reading import Limits, Reader
-from kvv.reference.config import ReferenceConfig
-from kvv.reference.engine import Engine
-from kvv.suite import Context, Dataset, Settings
+from kvv.cases.checks import Look
+from kvv.cases.contract import ContractSuite
+from kvv.cases.suite import Context, Dataset, Settings
+from kvv.core import Answered, Ask, Case, Done, Frame, Identity, Observation, Reply, Request, Surface, Verdict
+from kvv.mockserver.config import ReferenceConfig
+from kvv.mockserver.engine import Engine
+from kvv.profiles.profile import load_profile
+from kvv.protocol.reader import Limits, Reader
 
 #: an answer to a request: the status and what it says
 Endpoint = Callable[[Request], tuple[int, Observation]]

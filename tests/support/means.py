@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kvv.metrics import KvvFailures, MeanTally, Metric
-from kvv.model import Case, Stat, Verdict
+from kvv.core import Case, Stat, Verdict
+from kvv.stats.metrics import KvvFailures, MeanTally, Metric
 
 
 def mean_stats(

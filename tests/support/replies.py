@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kvv.model import (
+from kvv.core import (
     Choice,
     ErrorBody,
     Exchange,

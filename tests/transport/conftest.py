@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Identity, Request, Role
-from kvv.reading import Limits, Received
-from kvv.redact import Redactor
+from kvv.core import Identity, Request, Role
+from kvv.protocol.encode import encode
+from kvv.protocol.reader import Limits, Received
+from kvv.protocol.redaction.redactor import Redactor
 from kvv.transport import Transport
 from kvv.transport.endpoint import Endpoint
-from kvv.wire.encode import encode
 
 KEY = "sk-canary-Zq81bYt0Wv55NcKe"
 SMALL = Limits(body_bytes=2**20, event_bytes=2**17)

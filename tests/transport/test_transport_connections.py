@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from kvv.model import FaultKind, Fragment, Identity, Request, Role, Timeouts
-from kvv.reading import Limits
-from kvv.redact import Redactor
+from kvv.core import FaultKind, Fragment, Identity, Request, Role, Timeouts
+from kvv.protocol.encode import encode
+from kvv.protocol.reader import Limits
+from kvv.protocol.redaction.redactor import Redactor
 from kvv.transport.client import KEEP_ALIVE_S, STALE_LIMIT, Transport
 from kvv.transport.endpoint import Endpoint, EndpointError, proxy_for
-from kvv.wire.encode import encode
 
 #: one, but on a machine so busy that a connection idles beyond its time a few more are opened
 FEW = 3

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kvv.model import FaultKind, Shape, Timeouts
-from kvv.outcome import Standing, assess, retry_after_seconds
+from kvv.core import FaultKind, Shape, Timeouts
+from kvv.protocol.classify import Standing, assess, retry_after_seconds
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kvv.model import FaultKind, Shape
+from kvv.core import FaultKind, Shape
 
 Fetch = Callable[..., Any]
 

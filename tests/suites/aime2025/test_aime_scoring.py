@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvv.execution.workers import Workers, WorkerTimeout
 from kvv.suites.aime2025.scoring import after_thinking, gold_integer, integer, last_box, score, scorer_name
-from kvv.workers import Workers, WorkerTimeout
 
 LONG = "We then look at the remaining case with care, and see that the first attempt had counted one configuration twice. " * 3
 

@@ -12,10 +12,24 @@ from typing import Any
 
 import pytest
 
+from kvv.cases.suite import Context, Dataset, Settings, load_suite
+from kvv.core import (
+    Answered,
+    Case,
+    Choice,
+    Exchange,
+    Fault,
+    FaultKind,
+    Identity,
+    Observation,
+    Outcome,
+    Role,
+    Shape,
+    Stat,
+    Verdict,
+)
 from kvv.data import load
-from kvv.model import Answered, Case, Choice, Exchange, Fault, FaultKind, Identity, Observation, Outcome, Role, Shape, Stat, Verdict
-from kvv.profile import load_profile
-from kvv.suite import Context, Dataset, Settings, load_suite
+from kvv.profiles.profile import load_profile
 from kvv.suites.aime2025.suite import INSTRUCTION, Aime2025Suite
 
 SUITE = Aime2025Suite()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kvv.data import load
 from kvv.data.merges import read_merges
-from kvv.profile import Tokens
+from kvv.profiles.profile import Tokens
+from kvv.profiles.token_counts import Bpe
 from kvv.suites.beam.history import budget_of, first_kept, history_of, serialised
-from kvv.tokens import Bpe
 
 
 class Words:

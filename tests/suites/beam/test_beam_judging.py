@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvv.suites.beam.judging import NoJudgement, Trouble, item_prompt, line_prompt, order_prompt, read_events, read_score
+from kvv.suites.beam.judging import (
+    NoJudgement,
+    Trouble,
+    item_prompt,
+    line_prompt,
+    order_prompt,
+    read_events,
+    read_score,
+)
 from kvv.suites.beam.scoring import judge_prompts, score
 
 RUBRIC = ["one", "two"]

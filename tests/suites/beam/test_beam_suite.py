@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from kvv.answer_key import canned
-from kvv.config import load_config
+from kvv.cases.suite import Context, Judge, Settings, load_suite
+from kvv.core import Case, Fragment, Outcome, Role, Verdict
 from kvv.data import load
-from kvv.job import prepare
-from kvv.model import Case, Fragment, Outcome, Role, Verdict
-from kvv.plan import cost_of, in_order
-from kvv.profile import Prices, load_profile
-from kvv.reference import ReferenceConfig, ReferenceServer
-from kvv.store import Store
-from kvv.suite import Context, Judge, Settings, load_suite
+from kvv.execution.answer_key import canned
+from kvv.execution.run_plan import prepare
+from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.planning.config import load_config
+from kvv.planning.plan import cost_of, in_order
+from kvv.profiles.profile import Prices, load_profile
+from kvv.protocol.encode import encode
+from kvv.storage.store import Store
 from kvv.suites.beam.suite import BeamSuite
-from kvv.wire.encode import encode
 
 KEY = canned(BeamSuite().answer_key(load("beam", fixture=True)))
 

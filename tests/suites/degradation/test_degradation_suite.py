@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvv.model import Level, Outcome, Request
+from kvv.core import Level, Outcome, Request
 from kvv.suites.degradation.checks import each_says, each_value, junk, no_junk, sentences
 from kvv.suites.degradation.suite import DegradationSuite
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Level, Outcome, Request
-from kvv.reference.tokens import count
+from kvv.core import Level, Outcome, Request
+from kvv.mockserver.content.tokens import count
 from kvv.suites.long_context.checks import counts_to, finds, no_plateau
 from kvv.suites.long_context.haystack import CHARS_PER_TOKEN, haystack
 from kvv.suites.long_context.suite import LongContextSuite

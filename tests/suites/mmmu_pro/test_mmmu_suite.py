@@ -7,13 +7,26 @@ from typing import Any
 
 import pytest
 
-from kvv.config import load_config
+from kvv.cases.suite import Context, Dataset, Settings, load_suite
+from kvv.core import (
+    Answered,
+    Case,
+    Choice,
+    Exchange,
+    Identity,
+    Observation,
+    Outcome,
+    Picture,
+    PictureForm,
+    Role,
+    Shape,
+    Verdict,
+)
 from kvv.data import DataError, load, load_spec
 from kvv.data.pictures import pictures_of
-from kvv.model import Answered, Case, Choice, Exchange, Identity, Observation, Outcome, Picture, PictureForm, Role, Shape, Verdict
-from kvv.plan import settings_for, variant_for
-from kvv.profile import load_profile
-from kvv.suite import Context, Dataset, Settings, load_suite
+from kvv.planning.config import load_config
+from kvv.planning.plan import settings_for, variant_for
+from kvv.profiles.profile import load_profile
 from kvv.suites.mmmu_pro.prompts import Variant, as_they_appear, parse_variant
 from kvv.suites.mmmu_pro.suite import MmmuProSuite, guess
 
@@ -83,7 +96,7 @@ def test_a_variant_is_a_config_and_a_prompt_in_any_order(text: str, variant: Var
     assert SUITE.data_variant(text) == variant.config
 
 
-@pytest.mark.parametrize("text", ["nope", "vision/standard4", "kvv/official", "direct", "kvv/direct", "official/direct/cot", "recorded/kvv"])
+@pytest.mark.parametrize("text", ["nope", "vision/standard4", "kvv/execution/interleaved_official", "direct", "kvv/direct", "official/direct/cot", "recorded/kvv"])
 def test_a_variant_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="mmmu_pro"):
         parse_variant(text)

@@ -11,11 +11,25 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from kvv.cases.suite import Context, Dataset, Settings, load_suite
+from kvv.core import (
+    Answered,
+    Case,
+    Choice,
+    Exchange,
+    Fault,
+    FaultKind,
+    Identity,
+    Observation,
+    Outcome,
+    PictureForm,
+    Role,
+    Shape,
+    Verdict,
+)
 from kvv.data import load
 from kvv.data.pictures import pictures_of
-from kvv.model import Answered, Case, Choice, Exchange, Fault, FaultKind, Identity, Observation, Outcome, PictureForm, Role, Shape, Verdict
-from kvv.profile import load_profile
-from kvv.suite import Context, Dataset, Settings, load_suite
+from kvv.profiles.profile import load_profile
 from kvv.suites.ocrbench.rows import GROUPS
 from kvv.suites.ocrbench.suite import OcrBenchSuite, questions
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kvv.checks import Look
-from kvv.model import Case, Outcome, Request, Surface
-from kvv.profile import load_profile
+from kvv.cases.checks import Look
+from kvv.core import Case, Outcome, Request, Surface
+from kvv.profiles.profile import load_profile
 from kvv.suites.params.checks import same_temperature
 from kvv.suites.params.suite import ParamsSuite
 

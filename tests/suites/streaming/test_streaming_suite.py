@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Choice, Observation, Outcome, Request, Shape, UsageReport
+from kvv.core import Choice, Observation, Outcome, Request, Shape, UsageReport
 from kvv.suites.streaming.checks import (
     accounted_alike,
     arrives_over_time,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from kvv.cases.suite import Context, Settings
+from kvv.core import Case, Exec, Reply, Step
 from kvv.data import load
-from kvv.model import Case, Exec, Reply, Step
-from kvv.profile import load_profile
+from kvv.profiles.profile import load_profile
 from kvv.sandbox import Sandbox, SandboxError, Session, Workspace, choose
-from kvv.suite import Context, Settings
 from kvv.suites.swebench.grading import Graded, grade
 from kvv.suites.swebench.suite import SwebenchSuite
 

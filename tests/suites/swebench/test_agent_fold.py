@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kvv.model import (
+from kvv.cases.suite import Result
+from kvv.core import (
     Answered,
     Ask,
     Case,
@@ -33,10 +34,9 @@ from kvv.model import (
     ToolCall,
     UsageReport,
 )
-from kvv.suite import Result
+from kvv.protocol.encode import encode
 from kvv.suites.swebench.instance import variant_of
 from kvv.suites.swebench.prompts import FENCE, MARK
-from kvv.wire.encode import encode
 
 from .conftest import SUITE, Instance, context
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Area, Case, Level, Outcome, Verdict
-from kvv.profile import load_profile
-from kvv.suite import Context, Settings
+from kvv.cases.suite import Context, Settings
+from kvv.core import Area, Case, Level, Outcome, Verdict
+from kvv.profiles.profile import load_profile
 from kvv.suites.swebench.rows import Tally, comparability
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvv.model import Case
+from kvv.core import Case
 from kvv.suites.swebench.grading import Graded, grade
 from kvv.suites.swebench.patches import files_of
 

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import rootfs
 
+from kvv.cases.suite import Dataset
+from kvv.core import Ask, Case, Done, Exec, Outcome, Reply, Verdict
 from kvv.data.spec import load_spec
 from kvv.data.swebench import read_swebench
-from kvv.model import Ask, Case, Done, Exec, Outcome, Reply, Verdict
+from kvv.execution.scheduling.trees import Trees, slots
 from kvv.sandbox import SandboxError
 from kvv.sandbox.container import Containers
 from kvv.sandbox.engine import Engine, EngineError, socket_path
-from kvv.schedule.trees import Trees, slots
-from kvv.suite import Dataset
 from kvv.suites.swebench.prompts import MARK
 
 from .conftest import SUITE, Instance, context

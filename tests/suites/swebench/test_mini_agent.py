@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kvv.adapters import AGENTS, identity
-from kvv.model import Ask, Case, Choice, Done, Exec, Fault, FaultKind, Outcome, Reply, Verdict
+from kvv.core import Ask, Case, Choice, Done, Exec, Fault, FaultKind, Outcome, Reply, Verdict
 from kvv.sandbox import Sandbox
+from kvv.sandbox.adapters import AGENTS, identity
 from kvv.suites.swebench.agent import COMMANDS
 from kvv.suites.swebench.prompts import FENCE, MARK
 
@@ -34,7 +34,7 @@ def test_where_it_is_not_installed_one_line_names_the_option_and_what_to_install
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("kvv.adapters.version", absent)
+    monkeypatch.setattr("kvv.sandbox.adapters.version", absent)
     ran = kvv_cli("run", "swebench", "--agent", "mini")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "kvv run: --agent mini: mini-swe-agent is not installed (pip install 'mini-swe-agent>=2.4,<3')\n"
@@ -202,7 +202,7 @@ def test_a_whole_run_equals_the_servers_count_and_replays_offline(kvv_cli: Run, 
 @installed
 def test_a_run_of_another_version_is_not_judged_again(kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = kvv_cli("run", "swebench", "--agent", "mini", "--case", "swebench/kvv__tasks-1")
-    monkeypatch.setattr("kvv.adapters.version", lambda _: "9.9")
+    monkeypatch.setattr("kvv.sandbox.adapters.version", lambda _: "9.9")
     again = kvv_cli("score", str(ran.folder))
     assert again.code == 2
     assert "is needed, mini-swe-agent is 9.9" in again.err

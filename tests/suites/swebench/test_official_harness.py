@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from kvv.adapters.harness import WithHarness, missing
-from kvv.model import Case, Exec, Executed
+from kvv.core import Case, Exec, Executed
+from kvv.execution.scheduling.trees import Trees, slots
+from kvv.sandbox.adapters.harness import WithHarness, missing
 from kvv.sandbox.container import LABEL, Containers
 from kvv.sandbox.engine import Engine, socket_path
-from kvv.schedule.trees import Trees, slots
 from kvv.suites.swebench import official
 from kvv.suites.swebench.grading import Graded
 from kvv.suites.swebench.official import grade_officially
@@ -131,7 +131,7 @@ def test_a_row_that_it_cannot_grade_says_why(instances: dict[str, Instance], cha
 
 
 def test_without_a_container_engine_one_line_names_the_option(kvv_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvv.adapters.version", lambda _: "5.0.2")
+    monkeypatch.setattr("kvv.sandbox.adapters.version", lambda _: "5.0.2")
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
     ran = kvv_cli("run", "swebench", "--grader", "swebench")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
@@ -205,8 +205,8 @@ def test_an_image_that_is_not_there_is_nobodys_verdict(real: dict[str, Any]) -> 
 
 HOLD = """
 import asyncio, json, sys
-from kvv.adapters.harness import COMMAND, TREE, WithHarness
-from kvv.model import Command
+from kvv.sandbox.adapters.harness import COMMAND, TREE, WithHarness
+from kvv.core import Command
 from kvv.sandbox import Workspace
 from kvv.sandbox.container import Containers
 async def main():

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvv.cases.suite import Dataset
+from kvv.core import Case, Done, Exec, Executed, Outcome, Reply, Verdict
 from kvv.data import DataError, load
 from kvv.data.spec import load_spec
 from kvv.data.swebench import from_rows, read_swebench
-from kvv.model import Case, Done, Exec, Executed, Outcome, Reply, Verdict
-from kvv.suite import Dataset
 from kvv.suites.swebench.grading import status_lists
 from kvv.suites.swebench.harbor import lists_of, read_command, read_report, read_reward, worst
 from kvv.suites.swebench.instance import directives, image_of

@@ -15,14 +15,14 @@ from urllib.parse import unquote
 
 import pytest
 
-import kvv.job
-from kvv.answer_key import canned
+import kvv.execution.run_plan
+from kvv.core import Executed
 from kvv.data import load
-from kvv.model import Executed
-from kvv.reference import ReferenceConfig, ReferenceServer
+from kvv.execution.answer_key import canned
+from kvv.mockserver import ReferenceConfig, ReferenceServer
 from kvv.sandbox import Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.base import Session as BaseSession
-from kvv.store import Store
+from kvv.storage.store import Store
 from kvv.suites.swebench.suite import SwebenchSuite
 
 Run = Callable[..., Any]
@@ -91,7 +91,7 @@ def no_sandbox(name: str | None, workspace: Workspace | None = None) -> Sandbox:
 
 
 def test_without_a_sandbox_the_suite_is_skipped_with_one_line_that_says_what_to_install(kvv_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kvv.job, "choose", no_sandbox)
+    monkeypatch.setattr(kvv.execution.run_plan, "choose", no_sandbox)
     ran = kvv_cli("run", "aime2025", "swebench", "--limit", "1")
     assert "skipped: swebench (no sandbox: bwrap: bubblewrap (apt-get install bubblewrap) is not installed)" in ran.out
     alone = kvv_cli("run", "swebench")
@@ -162,8 +162,8 @@ def test_a_broken_sandbox_is_inconclusive_and_a_bug_of_ours_an_error(
     kvv_cli: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str, reason: str
 ) -> None:
     broken = _BrokenSandbox(error)
-    monkeypatch.setattr(kvv.job, "choose", lambda *_: broken)
-    monkeypatch.setattr("kvv.run.named", lambda _: broken)
+    monkeypatch.setattr(kvv.execution.run_plan, "choose", lambda *_: broken)
+    monkeypatch.setattr("kvv.execution.executor.named", lambda _: broken)
     ran = kvv_cli("run", "swebench", "--case", "swebench/kvv__tasks-1")
     (check,) = ran.report["checks"]
     assert (check["verdict"], check["reason"]) == (outcome, reason)
@@ -186,7 +186,7 @@ def test_a_run_that_was_killed_begins_its_unfinished_instances_anew(kvv_cli: Run
     with server(1.0) as served:
         arguments = ["run", "swebench", "--base-url", served.base_url, "--model", "kimi-k3", "--data", "swebench=fixture", "--yes"]
         arguments += ["--case", "swebench/kvv__tasks-1", "--out", str(tmp_path / "out"), "-q"]
-        killed = subprocess.Popen([sys.executable, "-m", "kvv.cli", *arguments], env={**os.environ, "TMPDIR": str(place)})
+        killed = subprocess.Popen([sys.executable, "-m", "kvv", *arguments], env={**os.environ, "TMPDIR": str(place)})
         end = time.monotonic() + 60
         while not list(place.glob("kvv-sandbox-*/1/tree/.git/HEAD")) and time.monotonic() < end and killed.poll() is None:
             time.sleep(0.01)

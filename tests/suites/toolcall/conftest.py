@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Answered, Case, Choice, Exchange, Identity, Observation, Request, Role, Shape, ToolCall, Verdict
-from kvv.profile import Profile, load_profile
-from kvv.suite import Context, Dataset, ReferenceRun, Settings
+from kvv.cases.suite import Context, Dataset, ReferenceRun, Settings
+from kvv.core import Answered, Case, Choice, Exchange, Identity, Observation, Request, Role, Shape, ToolCall, Verdict
+from kvv.profiles.profile import Profile, load_profile
 from kvv.suites.toolcall.suite import ToolcallSuite
 
 TOOL = {

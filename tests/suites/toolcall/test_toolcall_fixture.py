@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kvv.cases.suite import Context, Settings
 from kvv.data import load
-from kvv.profile import load_profile
-from kvv.references import read_reference
-from kvv.suite import Context, Settings
+from kvv.profiles.profile import load_profile
+from kvv.storage.references import read_reference
 from kvv.suites.toolcall.expected import expected_values, last_user_text
 from kvv.suites.toolcall.k2vv import RowError, case_id, content
 from kvv.suites.toolcall.suite import ToolcallSuite

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Done, Observation, Outcome, Shape
+from kvv.core import Done, Observation, Outcome, Shape
 
 
 def first_class(verdict: Any) -> str:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvv.model import Area, Case, Level, Outcome, Stat, Verdict
+from kvv.cases.suite import ReferenceRun
+from kvv.core import Area, Case, Level, Outcome, Stat, Verdict
 from kvv.stats.f1 import Confusion
-from kvv.suite import ReferenceRun
 from kvv.suites.toolcall.confusion import Tally, f1_interval, read_samples, tally
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvv.profile import load_profile
+from kvv.profiles.profile import load_profile
 from kvv.suites.toolcall.k2vv import RowError, canonical, case_id, content, questions, with_k2_ids
 
 

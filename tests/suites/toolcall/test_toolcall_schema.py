@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvv.model import ToolCall
+from kvv.core import ToolCall
+from kvv.execution.workers import Workers, WorkerTimeout
 from kvv.suites.toolcall.schema import FailureClass, SchemaCheck, draft_of, strict_json, validate
-from kvv.workers import Workers, WorkerTimeout
 
 
 def check(arguments: str, parameters: Any, name: str = "add") -> Any:

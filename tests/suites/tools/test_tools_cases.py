@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Outcome, Request
+from kvv.core import Outcome, Request
 from kvv.suites.tools.checks import argument_values, distinct_ids, reports_results, says_all, valid_formats
 from kvv.suites.tools.suite import ToolsSuite
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kvv.cases.suite import Context, Dataset, Settings, load_suite
+from kvv.core import Level, Surface
 from kvv.data import load
-from kvv.model import Level, Surface
-from kvv.profile import load_profile
-from kvv.suite import Context, Dataset, Settings, load_suite
+from kvv.profiles.profile import load_profile
 
 PICTURE = {"type": "image_url", "image_url": {"url": "fixture://a.png?width=1&height=1"}}
 REQUEST = {"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "max", "model": "theirs"}

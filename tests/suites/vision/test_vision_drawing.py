@@ -97,7 +97,7 @@ def test_a_png_is_whole_and_holds_its_pixels(mode: str) -> None:
 
 @pytest.mark.parametrize("kind", ["png", "gif", "jpeg", "webp"])
 def test_a_file_says_what_it_shows_and_how_large_it_is_to_our_endpoint(kind: str) -> None:
-    from kvv.reference.images import image_from_url
+    from kvv.mockserver.validation.images import image_from_url
 
     url = picture_part({**NUMBER, "format": kind}, {})["image_url"]["url"]
     assert b"kvv-shows: 40817\n" in base64.b64decode(url.partition(",")[2])

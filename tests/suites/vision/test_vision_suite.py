@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvv.model import Outcome, Request
+from kvv.core import Outcome, Request
 from kvv.suites.vision.checks import names, reads
 from kvv.suites.vision.suite import VisionSuite
 

@@ -1,0 +1,1 @@
+"""What a suite is: case files, their expansion, checks of answers, and confirmed refusals."""

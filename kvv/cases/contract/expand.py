@@ -1,0 +1,360 @@
+"""Case files to cases: entries, thinking modes, stream modes, levels, claims, and the requests' bodies."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseSpec, Round, Switch, Variant
+from kvv.cases.suite import Context
+from kvv.core import Area, Case, Level, Surface
+
+#: how deep snippets may stand in snippets
+_DEPTH = 20
+#: strongest first
+_STRENGTH = (Level.MUST, Level.SHOULD, Level.MAY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """``thinking`` None sends no switch at all; ``stream`` None: each variant says for itself."""
+
+    thinking: bool | None
+    stream: bool | None
+
+    @property
+    def slugs(self) -> list[str]:
+        thinking = [] if self.thinking is None else [f"thinking-{_word(self.thinking)}"]
+        return thinking + ([] if self.stream is None else ["stream" if self.stream else "whole"])
+
+
+def expand(suite: str, case_file: CaseFile, context: Context) -> Iterator[Case]:
+    """Every case of a file for one profile and run, the skipped ones included."""
+    for spec in case_file.case:
+        for entry, suffix in _entries(spec, context):
+            for mode in _modes(case_file, spec, context):
+                if entry.get("thinking", _word(mode.thinking)) != _word(mode.thinking) and mode.thinking is not None:
+                    continue
+                yield _Expansion(suite, case_file, spec, context, entry, mode).case(suffix)
+
+
+def plain_case(
+    case_id: str,
+    *,
+    suite: str,
+    area: Area,
+    level: Level,
+    requirement: str,
+    source: str,
+    since: str,
+    body: Mapping[str, Any],
+    control: Mapping[str, Any],
+    checks: Mapping[str, Any],
+    expect: str = "answered",
+    skip: str = "",
+    risk: bool = False,
+) -> Case:
+    """A case of one request that comes from data instead of a case file. Bodies are sent as they are, directives included."""
+    stream = body.get("stream") is True
+    entry = {"requests": {"": {"body": dict(body), "stream": stream}}, "expect": expect, "checks": dict(checks), "compare": {}, "rate": {}}
+    return Case(
+        id=case_id,
+        suite=suite,
+        area=area,
+        level=level,
+        requirement=requirement,
+        source=source,
+        since=since,
+        risk=risk,
+        inputs={
+            "body": dict(body),
+            "control": dict(control),
+            "stream": stream,
+            "expect": expect,
+            "statuses": [400, 422],
+            "checks": dict(checks),
+            "skip": skip,
+            "afterwards": False,
+            "rounds": [entry],
+            "requests": 1,
+        },
+    )
+
+
+class _Expansion:
+    """One case in the making."""
+
+    def __init__(self, suite: str, case_file: CaseFile, spec: CaseSpec, context: Context, entry: Mapping[str, Any], mode: Mode) -> None:
+        self.suite = suite
+        self.file = case_file
+        self.context = context
+        self.mode = mode
+        listed = isinstance(spec.each, tuple)
+        self.variables = {name: value for name, value in entry.items() if name not in ENTRY_FIELDS} if listed else {}
+        # an entry's own fields lie over the case's; tables are joined
+        own = {name: value for name, value in entry.items() if listed and name in ENTRY_FIELDS and name != "id"}
+        merged = {name: {**getattr(spec, name), **value} if name in ("body", "checks") else value for name, value in own.items()}
+        self.spec = CaseSpec.model_validate({**dict(spec), **merged}) if merged else spec
+        self.fields = {} if listed else {name: value for name, value in entry.items() if name != "thinking"}
+        self.shown = {**self.variables, "id": entry.get("id", ""), "entry": ", ".join(f"{name} {value}" for name, value in self.fields.items())}
+
+    def case(self, suffix: str) -> Case:
+        spec, skip = self.spec, self._skip()
+        afterwards = self.file.afterwards if spec.afterwards is None else spec.afterwards
+        rounds = self._rounds()
+        first = next(iter(rounds[0]["requests"].values()))
+        return Case(
+            id="/".join([self.suite, spec.id + suffix, *self.mode.slugs]),
+            suite=self.suite,
+            area=spec.area or self.file.area,
+            level=_level(spec, self.context),
+            requirement=spec.requirement.format(**self.shown),
+            source=spec.source or self.file.source,
+            since=spec.since or self.file.since,
+            risk=spec.risk,
+            inputs={
+                "body": first.get("body", {}),
+                "control": self._control(),
+                "stream": self.mode.stream is True,
+                "expect": spec.expect,
+                "statuses": list(spec.statuses),
+                "credential": spec.credential.value,
+                "checks": self._fill({**spec.checks, **spec.compare}),
+                "skip": skip,
+                "afterwards": afterwards,
+                "rounds": rounds,
+                "requests": 0 if skip else sum(len(entry["requests"]) for entry in rounds) + (afterwards and spec.expect == "refused"),
+            },
+        )
+
+    # --- rounds ----------------------------------------------------------------------------------
+
+    def _rounds(self) -> list[dict[str, Any]]:
+        spec = self.spec
+        if spec.rounds:
+            return [self._script_round(entry) for entry in spec.rounds]
+        rate = {key: value for key, value in (("at-least", spec.at_least), ("at-most", spec.at_most)) if value is not None}
+        checks, compare = self._fill(spec.checks), self._fill(spec.compare)
+        if spec.variants and spec.sequence:
+            parts = [self._round({name: self._variant(variant)}, spec.expect, checks, {}, rate) for name, variant in spec.variants.items()]
+            return [*parts[:-1], {**parts[-1], "compare": compare}]
+        requests = {name: self._variant(variant) for name, variant in spec.variants.items()} or {"": self._request([spec], Variant())}
+        if spec.samples > 1:
+            requests = {f"{name or 'sample'}.{number}": request for name, request in requests.items() for number in range(1, spec.samples + 1)}
+        return [self._round(requests, spec.expect, checks, compare, rate)]
+
+    def _script_round(self, entry: Round) -> dict[str, Any]:
+        requests = {name: self._request([self.spec, entry, variant], variant) for name, variant in entry.variants.items()}
+        requests = requests or {entry.name: self._request([self.spec, entry], entry)}
+        return self._round(requests, entry.expect, self._fill(entry.checks), self._fill(entry.compare), {})
+
+    def _round(self, requests: Mapping[str, Any], expect: str, checks: Any, compare: Any, rate: Mapping[str, float]) -> dict[str, Any]:
+        return {"requests": dict(requests), "expect": expect, "checks": checks, "compare": compare, "rate": dict(rate)}
+
+    def _variant(self, variant: Variant) -> dict[str, Any]:
+        return self._request([self.spec, variant], variant)
+
+    def _request(self, layers: Sequence[CaseSpec | Variant], mode: Variant) -> dict[str, Any]:
+        """A stored request: its body (directives unresolved), or the raw text to send."""
+        raw = next((layer.raw for layer in reversed(layers) if layer.raw is not None), None)
+        stream = self.mode.stream if mode.stream is None else mode.stream
+        if raw is not None:
+            return {"raw": self._fill(raw), "stream": bool(stream)}
+        effort = next((layer.effort for layer in reversed(layers) if layer.effort is not None), None)
+        body = self._base(self._thinking(mode.thinking), effort, bool(stream))
+        for layer in layers:
+            body = self._overlay(body, layer)
+            if isinstance(layer, CaseSpec):
+                body |= self._fill(self.fields)
+        return {"body": body, "stream": body.get("stream") is True}
+
+    def _thinking(self, switch: Switch | None) -> bool | None:
+        if switch is None or not self.context.profile.thinking.supported:
+            return self.mode.thinking
+        return {"on": True, "off": False, "default": None}[switch]
+
+    def _control(self) -> dict[str, Any]:
+        """The accepting sibling: the plainest request in the same mode, or the one the file names."""
+        body = self._base(self.mode.thinking, self.spec.effort, bool(self.mode.stream))
+        control = self.spec.control or self.file.control
+        if control is not None:
+            return self._overlay(body, control)
+        return self._overlay(body, Variant(prompt=self.spec.prompt)) if self.spec.prompt else body
+
+    def _base(self, thinking: bool | None, effort: str | None, stream: bool) -> dict[str, Any]:
+        """The plainest request: model, prompt, limit, thinking switch at the lowest effort, stream mode."""
+        context, settings = self.context, self.context.settings
+        efforts = context.profile.thinking.efforts
+        body: dict[str, Any] = {
+            "model": context.model,
+            "messages": [{"role": "user", "content": self.file.prompt}],
+            "max_tokens": self.file.max_tokens,
+        }
+        effort = effort or settings.effort or (efforts[0] if efforts else None)
+        body |= context.profile.thinking_body(on=thinking, effort=effort, mode=settings.think_mode)
+        if stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return body | dict(settings.extra_body)
+
+    def _overlay(self, body: Mapping[str, Any], layer: CaseSpec | Variant) -> dict[str, Any]:
+        laid = dict(body)
+        if layer.prompt is not None:
+            laid["messages"] = [{"role": "user", "content": self._fill(layer.prompt)}]
+        if layer.messages is not None:
+            laid["messages"] = self._fill(layer.messages)
+        laid |= self._fill(layer.body)
+        return {name: value for name, value in laid.items() if name not in layer.omit}
+
+    # --- references --------------------------------------------------------------------------------
+
+    def _fill(self, value: Any, depth: int = 0) -> Any:
+        """Snippets and variables put in; directives stay."""
+        if depth > _DEPTH:
+            raise ValueError(f"suites/{self.suite}/cases.toml: snippets refer to each other without end")
+        if isinstance(value, str):
+            if value.startswith("@@"):
+                return value[1:]
+            return self._fill(self._named(value[1:]), depth + 1) if REFERENCE.fullmatch(value) else value
+        if isinstance(value, Mapping):
+            return {key: self._fill(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._fill(item, depth + 1) for item in value]
+        return value
+
+    def _named(self, name: str) -> Any:
+        profile = self.context.profile
+        if name in self.variables:
+            return self.variables[name]
+        if name in self.file.snippets:
+            return self.file.snippets[name]
+        match name:
+            case "null":
+                return None
+            case "model":
+                return self.context.model
+            case "other-model":
+                return self.context.other_model
+            case "context-window":
+                return profile.context_window
+            case "stub":
+                return profile.tokens.stub if profile.surface is Surface.ENGINE else 0
+            case "tools-limit":
+                return 128
+            case "reasoning-field":
+                return list(profile.thinking.fields)
+        # a snippet may name a variable that only some cases have
+        raise ValueError(f"suites/{self.suite}/cases.toml: case {self.spec.id!r}: nothing is called '@{name}' here")
+
+    # --- whether at all ------------------------------------------------------------------------------
+
+    def _skip(self) -> str:
+        """Why the case is skipped, or nothing."""
+        profile, spec = self.context.profile, self.spec
+        if spec.surfaces and profile.surface not in spec.surfaces:
+            return f"not asked of the surface {profile.surface}"
+        globs = spec.profiles or self.file.profiles
+        if globs and not any(fnmatch.fnmatchcase(profile.id, glob) for glob in globs):
+            return f"asked of {', '.join(globs)} only"
+        reason = next((reason for key, reason in spec.skip.items() if _fits(key, self.context)), "")
+        if reason:
+            return reason
+        off = self.mode.thinking is False and not thinking_off(self.context)
+        needed = [*self.file.claims, *spec.claims, *(["thinking-off"] if off else [])]
+        missing = [claim for claim in needed if not claimed(self.context, claim)]
+        outside = {"other-model": "no --other-model", "tokenizer": "no --tokenizer", "key": "no key is sent, or headers that may be one"}
+        for claim in missing:
+            if claim in outside:
+                return outside[claim]
+        return f"the profile {profile.id} does not claim {', '.join(missing)} on the surface {profile.surface}" if missing else ""
+
+
+def claimed(context: Context, claim: str) -> bool:
+    """Whether the profile (or the run) claims a feature. ``schema:const`` is an entry of claims.schema_extra."""
+    profile = context.profile
+    if claim.startswith("schema:"):
+        return claim.removeprefix("schema:") in profile.claims.schema_extra
+    match claim:
+        case "thinking":
+            return profile.thinking.supported and context.settings.thinking is not False
+        case "separate-reasoning":
+            return profile.thinking.supported and not profile.thinking.inline and context.settings.thinking is not False
+        case "thinking-off":
+            return thinking_off(context)
+        case "effort":
+            return bool(profile.thinking.efforts) and context.settings.thinking is not False
+        case "keep":
+            return profile.thinking.keep and context.settings.thinking is not False
+        case "other-model":
+            return bool(context.other_model)
+        case "key":
+            return context.keyed
+        case "tokenizer":
+            return context.tokenizer is not None
+        case "tokens":
+            return profile.tokens.message is not None
+        case "moonshot-stream":
+            return profile.wire.moonshot_stream
+        case "stop-limit":
+            return profile.decoding.stop_limit is not None
+    return bool(getattr(profile.claims, claim))
+
+
+def thinking_off(context: Context) -> bool:
+    """Thinking can be switched off here, says the profile or ``--thinking off``."""
+    thinking = context.profile.thinking
+    return thinking.supported and (thinking.can_disable or context.settings.thinking is False) and context.settings.thinking is not True
+
+
+def _entries(spec: CaseSpec, context: Context) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """The entries that the case repeats over, with a slug for each; one empty entry otherwise."""
+    if spec.each is None:
+        yield {}, ""
+    elif isinstance(spec.each, tuple):
+        yield from ((entry, f"/{entry['id']}") for entry in spec.each)
+    else:
+        for entry in getattr(context.profile.decoding, spec.each):
+            shown = "-".join(f"{name}-{value}" for name, value in entry.items() if name != "thinking")
+            yield entry, "/" + re.sub(r"[^a-z0-9.]+", "-", shown.lower().replace("--", "-minus-").replace("_", "-"))
+
+
+def _modes(case_file: CaseFile, spec: CaseSpec, context: Context) -> Iterator[Mode]:
+    streams: list[bool | None] = {"both": [True, False], "on": [True], "off": [False], "mixed": [None]}[spec.stream or case_file.stream]  # type: ignore[assignment]
+    for thinking in _thinking_modes(spec.thinking or case_file.thinking, context):
+        yield from (Mode(thinking=thinking, stream=stream) for stream in streams)
+
+
+def _thinking_modes(wanted: str, context: Context) -> list[bool | None]:
+    """``each``: on, and off where the profile or the run claims it. A profile without thinking gets no switch.
+
+    ``--thinking`` decides for the cases that leave it open; ``on`` then follows the run, since most only want a mode.
+    """
+    thinking, settings = context.profile.thinking, context.settings
+    if wanted == "default" or not thinking.supported:
+        return [None]
+    if wanted == "off":
+        return [False]
+    if settings.thinking is not None:
+        return [settings.thinking]
+    return [True, False] if wanted == "each" and thinking.can_disable else [True]
+
+
+def _word(thinking: bool | None) -> str:
+    return "on" if thinking else "off"
+
+
+def _fits(key: str, context: Context) -> bool:
+    """A surface, a glob of profile ids, or ``profile-glob/surface``."""
+    profile = context.profile
+    return key == profile.surface or fnmatch.fnmatchcase(profile.id, key) or fnmatch.fnmatchcase(f"{profile.id}/{profile.surface}", key)
+
+
+def _level(spec: CaseSpec, context: Context) -> Level:
+    """The case's level; an entry of ``levels`` that fits can only lower it."""
+    decoding = context.profile.decoding
+    named = {"reject": decoding.reject_level, "type": decoding.type_level}
+    level = named[spec.level] if isinstance(spec.level, str) and spec.level in named else Level(spec.level)
+    fitting = next((level for key, level in spec.levels.items() if _fits(key, context)), level)
+    return max(level, fitting, key=_STRENGTH.index)

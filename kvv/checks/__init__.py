@@ -1,9 +1,0 @@
-"""Named expectations that a case file can state about completions: ``checks`` of one answer, ``compare`` over several."""
-
-from __future__ import annotations
-
-from kvv.checks.answers import ANSWER_CHECKS
-from kvv.checks.base import Check, Look, Problem
-from kvv.checks.comparing import COMPARISONS
-
-__all__ = ["ANSWER_CHECKS", "COMPARISONS", "Check", "Look", "Problem"]

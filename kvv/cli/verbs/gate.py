@@ -1,0 +1,312 @@
+"""`kvv gate` and `kvv baseline`: did it get worse than what was accepted?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kvv.analysis import UnlikeRuns, compare, differences, refused
+from kvv.analysis.findings import rule_lines
+from kvv.analysis.gate_report import as_json, document, workflow_commands
+from kvv.analysis.regression import (
+    Confirmation,
+    Drift,
+    GateResult,
+    contract_changes,
+    decide_lines,
+    drift_of,
+    drift_outcomes,
+    false_alarms,
+    outcome_of_lines,
+    repeated_drift,
+)
+from kvv.cases.suite import SuiteKind
+from kvv.cli.verbs.compare import allowed_kinds
+from kvv.cli.verbs.confirm import bounds_of, check_bounds, remeasure, what_alarmed
+from kvv.cli.verbs.documents import put
+from kvv.core import Outcome
+from kvv.decision import Decision
+from kvv.planning.config import ConfigError
+from kvv.profiles.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
+from kvv.rendering.document import Document, Section, Table, markdown
+from kvv.rendering.escape import jsonable
+from kvv.reporting.finalize import tell_github
+from kvv.reporting.github import summary
+from kvv.reporting.text import plain
+from kvv.storage.baselines import Baseline, accepted_baselines, newest_first, read_baseline, write_baseline
+from kvv.storage.reevaluated import regated_view
+from kvv.storage.run_folder import STORE
+from kvv.storage.run_metadata import now
+from kvv.storage.run_summary import Side
+from kvv.storage.run_summary_reader import finished, side_of
+from kvv.storage.view import RunView
+
+DEFAULT_POLICY = "nightly"
+#: a baseline rarely has all suites of a run or the reverse: what is missing is said, and the policy says what is required
+ALWAYS_ALLOWED = frozenset({"suites"})
+
+
+def gate(arguments: argparse.Namespace) -> int:
+    """Exit code 0 pass, 1 a gate failed, 3 inconclusive (0 under --on-inconclusive warn), 4 our own error."""
+    _check(arguments)
+    policy = _policy(arguments.policy or DEFAULT_POLICY, arguments.waivers)
+    allowed = allowed_kinds(arguments.allow_different) | ALWAYS_ALLOWED
+    side, folder = _side(arguments.run, arguments.out, "RUN")
+    if arguments.confirm_now:
+        with finished(str(folder), None) as (store, _):
+            check_bounds(folder, store, bounds_of(vars(arguments)))
+    baselines, doubles = _counted_once(_baselines(arguments, side))
+    newest, older = baselines[0].side, [baseline.side for baseline in baselines[1 : arguments.last]]
+    older, unused = _like(newest, older, allowed)
+    rng = np.random.default_rng(0)
+    try:
+        found = compare([newest, side], rng, allowed=allowed)
+    except UnlikeRuns as error:
+        raise ConfigError(f"--baseline: {error}") from error
+    held = _Held(policy=policy, accepted=(newest, *older), allowed=allowed, drift_fails=arguments.on_drift == "fail")
+    view = _view(folder, policy, held.accepted, side)
+    drift = drift_of(side, older, policy, rng)
+    second = _second(arguments, held, side, folder, view.decision, drift)
+    if second is not None and second.confirmation.side is not None:
+        drift = repeated_drift(drift, drift_of(second.confirmation.side, older, policy, rng))
+    lines, missing = decide_lines(view.decision, second.decision if second else None, second.trouble if second else "")
+    deciding = drift_outcomes(drift, wanted=second is not None) if held.drift_fails else []
+    broken, mended = contract_changes(found)
+    gated = [line.gate.id.split("/", 1)[0] for line in lines if line.gate.decision is not Outcome.SKIP]
+    result = GateResult(
+        run=side,
+        baseline=newest,
+        older=tuple(older),
+        policy=policy,
+        lines=tuple(lines),
+        missing=tuple(missing),
+        drift=tuple(drift),
+        waivers=view.decision.waivers,
+        broken=tuple(broken),
+        mended=tuple(mended),
+        notes=(
+            *_scatter_notes(policy, side, held.accepted),
+            *(f"compared although they differ: {u.text}" for u in found.unlike),
+            *doubles,
+            *found.dropped,
+            *unused,
+            *filter(None, [view.trouble]),
+            *(["nothing alarmed: nothing was measured again"] if arguments.confirm_now and second is None else []),
+        ),
+        false_alarms=false_alarms(policy, side, gated=gated, drift=drift if held.drift_fails else ()),
+        outcome=outcome_of_lines(lines, missing, deciding),
+        confirmation=second.confirmation if second else None,
+        rules=tuple(line for line in rule_lines([newest, side]) if len(set(line.outcomes)) > 1),
+        differences=tuple(pair for suite in found.quality for pair in suite.pairs if pair.measure.primary),
+    )
+    code = result.exit_code(inconclusive_fails=arguments.on_inconclusive == "fail")
+    shown = document(result)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # what is meant for a machine or a file keeps standard output to itself
+        tell_github(workflow_commands(result) if arguments.to or arguments.format == "text" else "", summary(markdown(shown)))
+    put(arguments, shown, lambda: as_json(result, code=code))
+    return code
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.last < 1:
+        raise ConfigError(f"--last: wants 1 or more, got {arguments.last}")
+    if arguments.confirm and arguments.confirm_now:
+        raise ConfigError("--confirm-now: makes the second run itself; --confirm names one that was made: give one of them")
+    bounds = bounds_of(vars(arguments))
+    if bounds and not arguments.confirm_now:
+        raise ConfigError(f"--{next(iter(bounds)).replace('_', '-')}: is for --confirm-now, which alone sends anything")
+
+
+# --- the second measurement --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What a run is held to; of ``accepted`` the newest first."""
+
+    policy: Policy
+    accepted: Sequence[Side]
+    allowed: Collection[str]
+    drift_fails: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Second:
+    """``decision`` is None where there is nothing to read a decision from."""
+
+    confirmation: Confirmation
+    decision: Decision | None = None
+
+    @property
+    def trouble(self) -> str:
+        return self.confirmation.trouble
+
+
+def _second(arguments: argparse.Namespace, held: _Held, side: Side, folder: Path, decision: Decision, drift: Sequence[Drift]) -> _Second | None:
+    """The run of --confirm, or what --confirm-now measures; None where neither was asked for or nothing alarmed."""
+    if arguments.confirm:
+        named, where = _side(arguments.confirm, arguments.out, "--confirm")
+        if where.resolve() == folder.resolve() or named.same_run(side):
+            raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
+        if named.model != side.model:
+            raise ConfigError(f"--confirm: is of the model {plain(named.model, 80)}, the run of {plain(side.model, 80)}")
+        if unlike := refused(differences([held.accepted[0], named]), held.allowed):
+            raise ConfigError(f"--confirm: {unlike[0].text}")
+        return _Second(confirmation=Confirmation(side=named), decision=_view(where, held.policy, held.accepted, named).decision)
+    if not arguments.confirm_now:
+        return None
+    drifted = {d.suite for d in drift if d.shown and held.drift_fails}
+    with finished(str(folder), None) as (store, _):
+        again = what_alarmed(store, side, decision, drifted)
+    if not again.suites:
+        return None
+    fresh = remeasure(folder, again, bounds_of(vars(arguments)))
+    if fresh.folder is None:
+        return _Second(confirmation=Confirmation(trouble=fresh.trouble))
+    measured, where = _side(str(fresh.folder), None, "--confirm-now")
+    if unlike := refused(differences([held.accepted[0], measured]), held.allowed):
+        return _Second(
+            confirmation=Confirmation(side=measured, where=str(where), trouble=f"the fresh measurement was made otherwise: {unlike[0].text}")
+        )
+    view = _view(where, held.policy, held.accepted, measured)
+    return _Second(confirmation=Confirmation(side=measured, where=str(where), trouble=fresh.trouble), decision=view.decision)
+
+
+def _view(folder: Path, policy: Policy, baselines: Sequence[Side], run: Side) -> RunView:
+    """Against the newest baseline; an F1 against all of them, because one run says nothing of how official runs scatter."""
+    references = {}
+    for name, suite in run.suites.items():
+        if suite.kind is SuiteKind.BENCHMARK and name in baselines[0].suites:
+            scatter = any(entry.suite == name and entry.method == "f1" for entry in policy.benchmark)
+            references[name] = [side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites]
+    return regated_view(folder / STORE, policy, references)
+
+
+def _scatter_notes(policy: Policy, run: Side, baselines: Sequence[Side]) -> list[str]:
+    """What an F1 gate lacks: nobody can say how an unchanged endpoint scatters from one run of it."""
+    return [
+        f"{entry.suite}: an F1 is judged by how accepted baselines agree with each other; accept a second one (there is {found})"
+        for entry in policy.benchmark
+        if entry.method == "f1" and entry.suite in run.suites and (found := sum(entry.suite in side.suites for side in baselines)) < 2
+    ]
+
+
+def _like(newest: Side, older: Sequence[Side], allowed: Collection[str]) -> tuple[list[Side], list[str]]:
+    """Older baselines made as the newest one was, and a sentence on each of the others."""
+    kept, unused = [], []
+    for side in older:
+        unlike = refused(differences([newest, side]), allowed)
+        if unlike:
+            unused.append(f"the baseline {side.run_id} is not used: {unlike[0].text}")
+        else:
+            kept.append(side)
+    return kept, unused
+
+
+def _side(name: str, out: str | None, option: str) -> tuple[Side, Path]:
+    with finished(name, out, option) as (store, folder):
+        return side_of(store), folder
+
+
+def _policy(name: str, waivers: str | None) -> Policy:
+    try:
+        policy = load_policy(name) if name in policy_ids() else parse_policy(Path(name).read_text("utf-8"), name)
+    except PolicyError as error:
+        raise ConfigError(f"--policy: {error}") from error
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}") from None
+    if not waivers:
+        return policy
+    try:
+        return policy.with_waivers(parse_waivers(Path(waivers).read_text("utf-8"), waivers))
+    except PolicyError as error:
+        raise ConfigError(f"--waivers: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--waivers: {waivers}: {getattr(error, 'strerror', None) or 'is no UTF-8 text'}") from None
+
+
+def _baselines(arguments: argparse.Namespace, run: Side) -> list[Baseline]:
+    """Those named, or those accepted for this vendor and model; the newest first, never the run itself."""
+    if arguments.baseline:
+        found = newest_first([_named(name, arguments.out) for name in arguments.baseline])
+        if any(baseline.side.same_run(run) for baseline in found):
+            raise ConfigError("--baseline: is the run itself")
+        return found
+    folder = Path(arguments.baselines)
+    accepted = list(accepted_baselines(folder, vendor=run.vendor, model=run.model))
+    found = [baseline for baseline in accepted if not baseline.side.same_run(run)]
+    if accepted and not found:
+        raise ConfigError(f"--baseline: this run is the only accepted baseline under {folder}/ itself: gate a later run against it")
+    if not found:
+        what = f"no baseline yet for {plain(run.vendor, 80)} {plain(run.model, 80)} under {folder}/"
+        raise ConfigError(f"--baseline: {what}: `kvv baseline accept {plain(run.run_id, 120)}` makes this run the first one, or name one")
+    return found
+
+
+def _counted_once(baselines: Sequence[Baseline]) -> tuple[list[Baseline], list[str]]:
+    """Without those that hold a run once more, and a sentence on each: two equal ones would say that a service never scatters."""
+    kept: list[Baseline] = []
+    doubles = []
+    for baseline in baselines:
+        same = next((other for other in kept if baseline.side.same_run(other.side)), None)
+        if same is None:
+            kept.append(baseline)
+        else:
+            doubles.append(f"the baselines {same.side.run_id} and {baseline.side.run_id} hold the same run; it is counted once")
+    return kept, doubles
+
+
+def _named(name: str, out: str | None) -> Baseline:
+    """A baseline file or a run."""
+    path = Path(name)
+    if path.is_file() and path.suffix == ".json":
+        return read_baseline(path)
+    return Baseline(side=_side(name, out, "--baseline")[0])
+
+
+# --- kvv baseline ------------------------------------------------------------------------------------
+
+
+def baseline(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.baselines)
+    if arguments.action == "list":
+        put(arguments, _listing(accepted_baselines(folder), folder), lambda: _listing_json(accepted_baselines(folder)))
+        return 0
+    if not arguments.run:
+        raise ConfigError("RUN: say which run to accept")
+    side, run_folder = _side(arguments.run, arguments.out, "RUN")
+    if not arguments.force:
+        _acceptable(side, run_folder)
+    path = write_baseline(folder, Baseline(side=side, accepted=now(), note=arguments.note or ""))
+    print(plain(f"accepted {side.run_id} as the baseline of {side.vendor} {side.model}: {path}", 1000))
+    return 0
+
+
+def _acceptable(side: Side, folder: Path) -> None:
+    """A baseline is what later nights are held to: a failed or incomplete run is accepted only on the user's word."""
+    if side.partial:
+        raise ConfigError(f"RUN: {folder} is partial; `kvv resume` completes it, --force accepts it all the same")
+    if side.verdict in (Outcome.FAIL.value, Outcome.ERROR.value):
+        raise ConfigError(f"RUN: the verdict of {folder} is {side.verdict}; --force accepts it all the same")
+
+
+def _listing(found: Sequence[Baseline], folder: Path) -> Document:
+    rows = tuple((b.side.vendor, b.side.model, b.accepted, b.side.run_id, b.side.verdict, ", ".join(b.side.suites), b.note) for b in found)
+    columns = ("vendor", "model", "accepted", "run", "verdict", "suites", "note")
+    table = Table(name="baselines", columns=columns, rows=rows)
+    return Document(title=f"{len(rows)} accepted baselines under {folder}/", sections=(Section(title="Baselines", tables=(table,)),))
+
+
+def _listing_json(found: Sequence[Baseline]) -> str:
+    rows = [
+        {"vendor": b.side.vendor, "model": b.side.model, "accepted": b.accepted, "run_id": b.side.run_id, "verdict": b.side.verdict, "note": b.note}
+        for b in found
+    ]
+    return json.dumps(jsonable(rows), ensure_ascii=True, indent=1) + "\n"

@@ -1,0 +1,124 @@
+"""`kvv import`: recorded results of another tool become a run, judged under our rules, with the same reports."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from kvv import __version__
+from kvv.cases.confirm_refusal import is_refused, unconfirmed
+from kvv.cases.suite import Suite
+from kvv.cli.verbs.plan import announce_doubles
+from kvv.core import Answered, Case, Verdict
+from kvv.execution.executor import Ending
+from kvv.execution.run_plan import Job, prepare_suite
+from kvv.execution.scheduling.stepping import judge_replies
+from kvv.execution.workers import Workers
+from kvv.planning.config import ConfigError, RunConfig, load_config
+from kvv.planning.plan import Plan, PlannedSuite
+from kvv.protocol.encode import encode
+from kvv.protocol.reader import Received
+from kvv.reporting.finalize import check_reference, record_ending, write_reports
+from kvv.storage.importers import Imported, ImportFileError, Record, import_beam, import_k2vv, import_mmmu_pro
+from kvv.storage.run_folder import STORE, create_folder, write_config
+from kvv.storage.run_metadata import run_meta
+from kvv.storage.store import Store
+
+#: samples judged at once
+AT_ONCE = 16
+#: whose results these are, nobody asked
+IMPORTED = "imported"
+#: options of this verb that no run knows
+OWN_OPTIONS = frozenset({"verb", "tool", "file", "scores", "requests"})
+
+
+def import_results(arguments: argparse.Namespace) -> int:
+    try:
+        imported = _read(arguments)
+    except ImportFileError as error:
+        raise ConfigError(f"FILE: {error}") from error
+    config = load_config(_flags(arguments), environ={})
+    job = _job(config, imported, config.model or imported.model)
+    announce_doubles(job)
+    check_reference(config)
+    folder = create_folder(config.out, IMPORTED, job.model)
+    source = Path(arguments.file)
+    meta = {
+        **run_meta(job, folder.name, __version__),
+        "base_url": f"recorded results: {source.name}",
+        "vendor": IMPORTED,
+        "imported": arguments.tool,
+        "source_sha256": sha256(source.read_bytes()).hexdigest(),
+    }
+    store = Store.create(folder / STORE, meta)
+    try:
+        item = job.plan.suites[0]
+        store.put_cases(item.cases, item.samples)
+        for note in imported.notes:
+            store.put_event("import-note", {"note": note})
+        asyncio.run(_judge_all(store, item, imported))
+        record_ending(store, Ending())
+        write_config(folder, config)
+        return write_reports(config, store, folder)
+    finally:
+        store.close()
+
+
+def _read(arguments: argparse.Namespace) -> Imported:
+    """ConfigError for options that the tool needs or does not know, ImportFileError for files."""
+    path = Path(arguments.file)
+    if arguments.scores and arguments.tool != "beam":
+        raise ConfigError("SCORES: is for beam")
+    match arguments.tool:
+        case "k2vv":
+            if not arguments.requests:
+                raise ConfigError("--requests: is needed, the file of the requests that were asked")
+            return import_k2vv(path, Path(arguments.requests))
+        case "mmmu-pro":
+            if arguments.requests:
+                raise ConfigError("--requests: is for k2vv; an mmmu-pro file holds its own questions")
+            return import_mmmu_pro(path, model=arguments.model, seed=arguments.seed or 0)
+        case "beam":
+            if arguments.requests:
+                raise ConfigError("--requests: is for k2vv; an answer file of beam names its own questions")
+            return import_beam(path, Path(arguments.scores) if arguments.scores else None)
+    raise ConfigError(f"TOOL: no importer for {arguments.tool!r}")
+
+
+def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for name, value in vars(arguments).items() if name not in OWN_OPTIONS and value not in (None, [])}
+
+
+def _job(config: RunConfig, imported: Imported, model: str) -> Job:
+    """A job whose only suite is the imported one; nothing of it is ever sent."""
+    config = config.model_copy(update={"variant": imported.variant})
+    job = prepare_suite(config, imported.suite, model=model, dataset=imported.dataset)
+    item = job.plan.suites[0]
+    recorded = replace(item, cases=imported.cases, samples=imported.samples)
+    return replace(job, plan=Plan(suites=[recorded], skipped=[], prices=None))
+
+
+async def _judge_all(store: Store, item: PlannedSuite, imported: Imported) -> None:
+    cases = {case.id: case for case in imported.cases}
+    async with Workers() as workers:
+        for start in range(0, len(imported.records), AT_ONCE):
+            batch = imported.records[start : start + AT_ONCE]
+            verdicts = await asyncio.gather(*(_judge(store, workers, item.suite, cases[record.case], record) for record in batch))
+            for verdict in verdicts:
+                store.put_verdict(verdict)
+
+
+async def _judge(store: Store, workers: Workers, suite: Suite, case: Case, record: Record) -> Verdict:
+    received = Received(exchange=record.exchange, observation=record.observation, findings=record.findings)
+    store.put_exchange(received, record.request, encode(record.request.body))
+    answered = Answered(request=record.request, exchange=record.exchange, observation=record.observation, findings=record.findings)
+    verdict = await judge_replies(workers, suite, replace(case, sample=record.sample), [(answered,)])
+    if verdict is None and is_refused(answered):
+        return unconfirmed(replace(case, sample=record.sample), answered)
+    if verdict is None:
+        raise RuntimeError(f"the suite {suite.id} wants more than one recorded answer")
+    return verdict

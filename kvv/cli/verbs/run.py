@@ -1,0 +1,44 @@
+"""`kvv run`, `kvv check`, `kvv resume`: what is asked for. What a run needs is imported only when the options are right."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kvv.planning.config import load_config, revised
+from kvv.storage.run_folder import find_run
+
+#: options of the parser that are no option of a run
+NOT_OPTIONS = frozenset({"verb", "run"})
+
+
+def flags_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was given on the command line; an empty list of suites counts as not given."""
+    return {name: value for name, value in vars(arguments).items() if name not in NOT_OPTIONS and value not in (None, [])}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return _start(arguments, contract_only=False)
+
+
+def check(arguments: argparse.Namespace) -> int:
+    return _start(arguments, contract_only=True)
+
+
+def _start(arguments: argparse.Namespace, *, contract_only: bool) -> int:
+    config = load_config(flags_of(arguments))
+    from kvv.cli.verbs.session import start
+
+    return start(config, contract_only=contract_only)
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """Continues with the run's own configuration, as far as this user started the run; bounds and what is sent where may be replaced."""
+    folder = find_run(arguments.run, arguments.out or "reports")
+    given = {name: value for name, value in flags_of(arguments).items() if name != "out"}
+    from kvv.storage.seal import trusted_config
+
+    config = revised(trusted_config(folder, given), given)
+    from kvv.cli.verbs.session import go_on
+
+    return go_on(folder, config)

@@ -1,0 +1,256 @@
+"""`kvv report`, `kvv score`, `kvv show`: a stored run, offline. What renders and judges is imported once the run is found."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvv.core import Case, Verdict
+from kvv.planning.config import ConfigError, RunConfig
+from kvv.rendering.escape import plain
+from kvv.sandbox.adapters import AdapterError, check_played
+from kvv.storage.files import replace_file
+from kvv.storage.run_folder import STORE, find_run, read_config
+from kvv.storage.store import Store, StoredExchange, StoreError, UnknownCaseError, WriteError
+
+if TYPE_CHECKING:
+    from kvv.storage.view import CheckRow, RunView
+
+#: a format of files, not of text
+PARQUET = "parquet"
+
+
+@contextmanager
+def opened(run: str, out: str | None, *, read_only: bool = True) -> Iterator[tuple[Store, Path]]:
+    """A run's store and folder. A store that is damaged, here or wherever it is read later, is a usage error that names it."""
+    folder = find_run(run, out or "reports")
+    from kvv.storage.run_metadata import check_meta
+
+    try:
+        with Store.open(folder / STORE, read_only=read_only) as store:
+            check_meta(store)
+            yield store, folder
+    except WriteError:
+        raise
+    except StoreError as error:
+        raise ConfigError(f"RUN: {error}") from error
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Prints one format, or writes several with --to; exit code 0 whatever the verdict: the reports say it."""
+    from kvv.reporting.finalize import FORMATS
+    from kvv.storage.snapshot import build_view
+
+    names = [name for name in arguments.format.split(",") if name]
+    unknown = [name for name in names if name not in (*FORMATS, PARQUET)]
+    if unknown or not names:
+        raise ConfigError(f"--format: no format {(unknown or [''])[0]!r}; known: {', '.join((*FORMATS, PARQUET))}")
+    if len(names) > 1 and not arguments.to:
+        raise ConfigError("--format: several formats need --to DIR")
+    if PARQUET in names and not arguments.to:
+        raise ConfigError("--format: parquet is binary and of several tables: it needs --to DIR")
+    with opened(arguments.run, arguments.out) as (store, _):
+        view = build_view(store)
+    if not arguments.to:
+        sys.stdout.write(FORMATS[names[0]][1](view))
+        return 0
+    target = Path(arguments.to)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            if name == PARQUET:
+                _write_parquet(target, view)
+                continue
+            file_name, render = FORMATS[name]
+            replace_file(target / file_name, render(view))
+    except OSError as error:
+        raise ConfigError(f"--to: cannot write to {target}: {error.strerror or error}") from error
+    return 0
+
+
+def _write_parquet(target: Path, view: RunView) -> None:
+    from kvv.reporting import parquet
+
+    for name, content in parquet.render(view).items():
+        replace_file(target / name, content)
+
+
+def score(arguments: argparse.Namespace) -> int:
+    """Judges again, says what changed, writes the reports anew; the run's exit code under the new verdicts."""
+    from kvv.execution.rescore import reread_wire, rescore
+    from kvv.reporting.finalize import write_reports
+
+    with opened(arguments.run, arguments.out, read_only=False) as (store, folder):
+        _check_agents(store)
+        judged, changes = asyncio.run(rescore(store))
+        wire = reread_wire(store)
+        store.put_event("rescored", {"judged": judged, "changed": len(changes), "wire": asdict(wire)})
+        store.flush()
+        print(f"{judged} samples judged again, {len(changes)} verdicts changed", file=sys.stderr)
+        left = f"; {wire.without_frames} exchanges kept no frames, their findings stay" if wire.without_frames else ""
+        print(f"wire rules of {wire.judged} exchanges judged again, findings of {wire.changed} changed{left}", file=sys.stderr)
+        for change in changes[:50]:
+            line = f"{change.case}#{change.sample}: {change.before.outcome} {change.before.reason} -> {change.after.outcome} {change.after.reason}"
+            print(plain(line), file=sys.stderr)
+        if len(changes) > 50:
+            print(f"... and {len(changes) - 50} more", file=sys.stderr)
+        _score_lane(store, folder)
+        config = read_config(folder).model_copy(
+            update={"json_output": bool(arguments.json_output), "quiet": bool(arguments.quiet), "as_reference": None}
+        )
+        return write_reports(RunConfig.model_validate(config.model_dump()), store, folder)
+
+
+def _check_agents(store: Store) -> None:
+    """What another program has played can be played again by that program alone, in the same version."""
+    from kvv.storage.run_metadata import recorded_suites
+
+    for recorded in recorded_suites(store.meta()):
+        if "sandbox" in recorded.suite.needs:
+            for named in sorted({str(case.inputs.get("agent", "")) for case, _ in store.cases(recorded.suite.id)}):
+                try:
+                    check_played(named)
+                except AdapterError as error:
+                    raise ConfigError(f"RUN: {error}") from error
+
+
+def _score_lane(store: Store, folder: Path) -> None:
+    """The reference that was asked beside the run is judged by the same scorers, or the two would not be comparable."""
+    from kvv.execution.interleaved_official import adopt, lane_folder
+    from kvv.execution.rescore import rescore
+    from kvv.reporting.finalize import write_files
+    from kvv.storage.run_metadata import check_meta
+
+    lane = lane_folder(folder)
+    if not store.meta().get("beside") or not (lane / STORE).is_file():
+        return
+    with Store.open(lane / STORE) as beside:
+        check_meta(beside)
+        judged, changes = asyncio.run(rescore(beside))
+        beside.flush()
+        write_files(beside, lane)
+        adopt(store, beside)
+    print(f"{judged} samples of the reference endpoint judged again, {len(changes)} verdicts changed", file=sys.stderr)
+
+
+# --- show ----------------------------------------------------------------------------------------
+
+
+def show(arguments: argparse.Namespace) -> int:
+    from kvv.storage.snapshot import crash_rate, evidence_exchange, shown
+    from kvv.storage.view import CheckRow
+
+    if arguments.rule:
+        from kvv.cli.verbs.findings import show_findings
+
+        return show_findings(arguments)
+    if not arguments.case:
+        raise ConfigError("CASE: say which case to show, or with --rule RULE which wire rule's findings")
+    case_id, _, number = arguments.case.partition("#")
+    if number and not number.isdecimal():
+        raise ConfigError(f"CASE: wants ID or ID#SAMPLE, got {arguments.case!r}")
+    with opened(arguments.run, arguments.out) as (store, folder):
+        meta = store.meta()
+        try:
+            case = store.case(case_id)
+        except UnknownCaseError as error:
+            raise ConfigError(f"CASE: {error}{_suggestion(store, case_id)}") from error
+        stored_verdict = store.verdict(case_id, int(number or 0))
+        if stored_verdict is None:
+            print(plain(f"{arguments.case} has no verdict in {folder}: it was not concluded"))
+            return 3
+        verdict = crash_rate(store, meta).weighed(stored_verdict)
+        row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level))
+        stored = evidence_exchange(store, verdict)
+    if arguments.json_output:
+        print(json.dumps(_facts(case, verdict, row, stored), indent=1, default=str))
+    else:
+        print("\n".join(_lines(case, verdict, row, stored)))
+    if arguments.export and stored is not None:
+        _export(Path(arguments.export), case, verdict, stored, meta)
+    return 0
+
+
+def _suggestion(store: Store, case_id: str) -> str:
+    close = [case.id for case, _ in store.cases() if case_id in case.id][:3]
+    return f"; did you mean {', '.join(close)}?" if close else ""
+
+
+def _facts(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange | None) -> dict[str, Any]:
+    return {
+        "case": case.id,
+        "sample": verdict.sample,
+        "level": case.level.value,
+        "area": case.area.value,
+        "requirement": case.requirement,
+        "source": case.source,
+        "outcome": verdict.outcome.value,
+        "reason": verdict.reason,
+        "detail": verdict.detail,
+        "values": dict(verdict.values),
+        "facts": dict(verdict.facts),
+        "expected": row.expected,
+        "request": row.request,
+        "answer": row.answer,
+        "curl": row.curl,
+        "findings": []
+        if stored is None
+        else [{"rule": finding.rule, "level": finding.level.value, "message": finding.message} for finding in stored.findings],
+    }
+
+
+def _lines(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange | None) -> Iterator[str]:
+    yield plain(f"{verdict.outcome.value.upper()} {case.id}#{verdict.sample} ({case.level}, {case.area}) {verdict.reason}")
+    yield plain(f"  requirement: {case.requirement}")
+    yield plain(f"  source: {case.source}")
+    if verdict.detail:
+        yield plain(f"  found: {verdict.detail}")
+    if row.expected:
+        yield plain(f"  expected: {row.expected}")
+    for name, value in verdict.facts.items():
+        yield plain(f"  {name}: {value}", 300)
+    if stored is None:
+        return
+    yield "  request:"
+    yield from (f"    {plain(line, 2000)}" for line in row.request.splitlines()[:40])
+    yield "  answer:"
+    yield from (f"    {plain(line, 600)}" for line in row.answer.splitlines()[:60])
+    for finding in stored.findings:
+        yield plain(f"  finding ({finding.level}) {finding.rule}: {finding.message}")
+    yield f"  {plain(row.curl, 8000)}"
+
+
+def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, meta: dict[str, Any]) -> None:
+    """A small folder readable alone: the body as sent, the answer as it came, how to repeat it, a text for an issue."""
+    from kvv.storage.curl import curl_line
+    from kvv.storage.snapshot import expected_text, raw_answer
+
+    issue = [
+        f"# {case.id}: {verdict.reason or verdict.outcome}",
+        "",
+        f"- requirement ({case.level}): {case.requirement}",
+        f"- source: {case.source}",
+        f"- model: {meta['model']}, profile {meta['profile']} ({meta['surface']}), kvv {meta['kvv_version']}",
+        f"- asked at: {stored.exchange.started}, HTTP status: {stored.exchange.status}",
+        *(f"- {name}: {value}" for name, value in stored.exchange.headers if "id" in name),
+        f"- found: {verdict.detail}",
+        f"- expected: {expected_text(case)}",
+        *(f"- finding: {finding.rule}: {finding.message} (known causes: {', '.join(finding.causes) or 'none'})" for finding in stored.findings),
+        "",
+        "Repeat it with `sh curl.sh` (the key comes from KVV_API_KEY); `response.txt` is what came back.",
+    ]
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        replace_file(target / "body.json", stored.body)
+        replace_file(target / "response.txt", raw_answer(stored), "surrogatepass")
+        replace_file(target / "curl.sh", curl_line(meta["base_url"], stored) + "\n", "replace")
+        replace_file(target / "issue.md", "\n".join(plain(line, 2000) for line in issue) + "\n")
+    except OSError as error:
+        raise ConfigError(f"--export: cannot write to {target}: {error.strerror or error}") from error

@@ -1,0 +1,203 @@
+"""Before a run: what its gates could see, and the chance that an identical vendor passes them all (for ``kvv plan``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kvv.cases.suite import ReferenceRun
+from kvv.decision.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores
+from kvv.decision.f1 import NULL_RESOLUTION
+from kvv.profiles.policy import Benchmark, Mode, Policy
+from kvv.stats.interval import normal_quantile, t_quantile
+from kvv.stats.power import (
+    Design,
+    all_pass_probability,
+    detectable,
+    fail_probability,
+    failing_difference,
+    pass_probability,
+    seen_probability,
+    visible_loss,
+)
+from kvv.stats.sequential import look_chances, obrien_fleming
+from kvv.stats.special import ndtr
+
+#: official-against-official F1 scatters by about a point at 2,000 prompts (statistics.md section 6: 0.7 to 1.0; simulated where a model is in
+#: two minds about many prompts: 1.1), by the root of n elsewhere
+F1_SD, F1_SD_PROMPTS = 0.011, 2_000
+#: the variance of one sample of one question where official runs do not show it: p(1-p)(1-rho), as in fixtures/policies/release.toml
+ASSUMED_SPREAD: Mapping[str, float] = {
+    "ocrbench": 0.89 * 0.11 * 0.09,
+    "mmmu_pro": 0.82 * 0.18 * 0.2,
+    "swebench": 0.65 * 0.35 * 0.2,
+    "beam": 0.4**2 * 0.2,
+    "aime2025": 0.0094**2 * 30 * 32,
+}
+OTHER_SPREAD = 0.8 * 0.2 * 0.5
+#: suites whose scores lie between right and wrong
+GRADED = frozenset({"beam"})
+#: standard errors beyond which a margin is as good as certain
+FAR = 40.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateForecast:
+    """Differences in the metric's own unit. ``margin_needed``: the smallest margin an identical vendor clears with the policy's power, of a
+    regression gate the loss that it sees; ``fails_below``: the true difference at which a vendor fails with that power; both None for an F1,
+    which needs the official runs.
+
+    ``pass_chance`` and ``fail_chance`` are an identical vendor's; ``saved`` the share of the questions that early stopping spares it, None
+    where the suite runs on in full.
+    """
+
+    suite: str
+    margin: float
+    margin_needed: float | None
+    fails_below: float | None
+    pass_chance: float
+    fail_chance: float
+    saved: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """``pass_chance`` of the whole policy for an identical vendor; ``false_alarms`` expected in 100 runs over all gates."""
+
+    gates: tuple[GateForecast, ...]
+    pass_chance: float
+    false_alarms: float
+
+
+def forecast(policy: Policy, designs: Mapping[str, Design], looks: Mapping[str, Sequence[float]] | None = None) -> Forecast:
+    """For the suites planned (id -> design); benchmarks of the policy that are not planned are left out.
+
+    ``looks`` gives, for suites that may stop early, the shares of the sample after which they are looked at.
+    """
+    gates = []
+    alarms = 0.0
+    for entry in policy.benchmark:
+        design = designs.get(entry.suite)
+        if design is None:
+            continue
+        if entry.given:
+            # how many samples fulfil it nobody knows before; its value lies near the ceiling, where an identical vendor passes
+            alarms += (entry.alpha or policy.alpha) if entry.mode is Mode.REGRESSION else 0.0
+            continue
+        if entry.method == "f1":
+            chance = _f1_pass(entry.margin, design.n)
+            gates.append(
+                GateForecast(
+                    suite=entry.suite,
+                    margin=entry.margin,
+                    margin_needed=None,
+                    fails_below=None,
+                    pass_chance=chance if f1_resolves(design.n) else 0.0,
+                    fail_chance=1 - chance,
+                )
+            )
+        else:
+            gates.append(_paired(entry, design, policy, tuple((looks or {}).get(entry.suite, ()))))
+    alarms += sum(gate.fail_chance for gate in gates)
+    return Forecast(gates=tuple(gates), pass_chance=all_pass_probability([g.pass_chance for g in gates]), false_alarms=100 * alarms)
+
+
+def _paired(entry: Benchmark, design: Design, policy: Policy, fractions: tuple[float, ...]) -> GateForecast:
+    regression = entry.mode is Mode.REGRESSION
+    alpha = (entry.alpha or policy.alpha) if regression else _tail(entry.alpha or policy.alpha, design.clusters)
+    needed = (visible_loss if regression else _clears)(design, alpha=alpha, power=policy.power)
+    further = needed if regression else failing_difference(design, entry.margin, alpha=alpha, power=policy.power)
+    chances = _at_looks if len(fractions) > 1 else _at_end
+    passes, fails, saved = chances(entry, design, alpha, policy.power, fractions)
+    return GateForecast(
+        suite=entry.suite,
+        margin=entry.margin,
+        margin_needed=needed,
+        fails_below=-(entry.margin + further),
+        pass_chance=passes,
+        fail_chance=fails,
+        saved=saved,
+    )
+
+
+def _clears(design: Design, *, alpha: float, power: float) -> float:
+    return detectable(design.se, alpha=alpha, power=power)
+
+
+def _tail(alpha: float, clusters: int) -> float:
+    """The level at which a normal bound is Student's at ``alpha``: few conversations make wide intervals."""
+    return alpha if clusters < 2 else float(ndtr(-t_quantile(1 - alpha, clusters - 1)))
+
+
+def _at_end(entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]) -> tuple[float, float, float | None]:
+    """The chances of PASS and FAIL for an identical vendor, and what is saved."""
+    fails = fail_probability(design.se, entry.margin, alpha=alpha)
+    if entry.mode is Mode.PARITY:
+        return pass_probability(design.se, entry.margin, alpha=alpha), fails, None
+    return (1 - fails) * seen_probability(design, entry.detect or 0.0, alpha=alpha, power=power, wrong=WRONG_PASS), fails, None
+
+
+def _at_looks(entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]) -> tuple[float, float, float | None]:
+    drift = min(FAR, entry.margin / design.se) if design.se > 0 else FAR if entry.margin > 0 else 0.0
+    chances = look_chances(alpha, fractions, drift)
+    if entry.mode is Mode.PARITY:
+        saved = sum((chance.above + chance.below) * (1 - share) for chance, share in zip(chances, fractions, strict=True))
+        return sum(chance.above for chance in chances), sum(chance.below for chance in chances), saved
+    # a regression gate passes at the first look that would have seen the stated loss
+    tails = [float(ndtr(-bound)) for bound in obrien_fleming(alpha, fractions)]
+    wrong = [float(ndtr(-bound)) for bound in obrien_fleming(WRONG_PASS, fractions)]
+    parts = [replace(design, n=max(1, round(share * design.n)), clusters=round(share * design.clusters)) for share in fractions]
+    seen = [
+        seen_probability(part, entry.detect or 0.0, alpha=tail, power=power, wrong=level)
+        for part, tail, level in zip(parts, tails, wrong, strict=True)
+    ]
+    fails = sum(chance.below for chance in chances)
+    # the chance to pass at a look or before it grows with the sample
+    by_look = [max(seen[: number + 1]) for number in range(len(seen))]
+    saved = sum((now - before) * (1 - share) for before, now, share in zip([0.0, *by_look], by_look, fractions, strict=False))
+    return (1 - fails) * by_look[-1], fails, saved
+
+
+def _f1_pass(margin: float, prompts: int) -> float:
+    """An identical vendor is one more draw of the official null: below its 1 % quantile by ``margin`` or it passes."""
+    return float(ndtr(-normal_quantile(0.01) + margin / _f1_sd(prompts)))
+
+
+def f1_resolves(prompts: int) -> bool:
+    """Whether the official runs' own scatter is narrow enough at this number of requests for an F1 to be decided."""
+    return -normal_quantile(0.01) * _f1_sd(prompts) <= NULL_RESOLUTION
+
+
+def _f1_sd(prompts: int) -> float:
+    return F1_SD * math.sqrt(F1_SD_PROMPTS / prompts)
+
+
+# --- designs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """``observed``: the scatter is that of the official runs given, and no assumption."""
+
+    design: Design
+    observed: bool
+
+
+def expected_design(suite: str, *, cases: int, samples: float, clusters: int, references: Sequence[ReferenceRun], key: str = "") -> Expected:
+    """``cases`` questions with ``samples`` each, in ``clusters`` groups that depend on each other, against these references; without one,
+    against a single official run that asked as often."""
+    found = [score for score in reference_scores(references, key or _key(references)).values() if score.n]
+    repeated = [score.variance * score.n for score in found if score.n > 1]
+    k_reference = sum(score.n for score in found) / len(found) if found else samples
+    # that no two official runs ever differed is no proof that they never do
+    spread = max(sum(repeated), 0.5) / len(repeated) if repeated else ASSUMED_SPREAD.get(suite, OTHER_SPREAD)
+    graded = suite in GRADED or not all(score.binary for score in found)
+    single = samples == 1 and k_reference == 1 and not graded
+    design = Design(n=cases, sigma2=spread, k_vendor=samples, k_reference=k_reference, clusters=0 if single else clusters)
+    return Expected(design=design, observed=bool(repeated))
+
+
+def _key(references: Sequence[ReferenceRun]) -> str:
+    names = {name for run in references for values in run.cases.values() for sample in values for name in sample}
+    return next((name for name in (*USUAL_KEYS, *sorted(names)) if name in names), "")

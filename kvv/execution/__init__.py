@@ -1,0 +1,1 @@
+"""Performing a plan: executor, scheduling, endpoints, worker processes, progress."""

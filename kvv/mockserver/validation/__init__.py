@@ -1,0 +1,1 @@
+"""Which requests the mock server accepts."""

@@ -1,0 +1,1 @@
+"""How text is made safe and laid out: documents, escaping, the terminal."""

@@ -1,0 +1,215 @@
+"""What the store knows of a run beside its exchanges, and how a suite's context is rebuilt from it.
+
+Everything a report needs stands in the store: a run can be moved, re-scored and re-rendered alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, ValidationError
+
+from kvv.cases.suite import Context, Dataset, ReferenceRun, Settings, Suite, SuiteKind, load_suite
+from kvv.core import Surface
+from kvv.decision import SuiteRun
+from kvv.decision.interleaved_reference import Beside
+from kvv.decision.published import published_means
+from kvv.execution.run_plan import Job
+from kvv.planning.plan import PlannedSuite
+from kvv.profiles.policy import Policy
+from kvv.profiles.profile import load_profile
+from kvv.protocol.redaction.redactor import redact_url
+from kvv.storage.run_folder import vendor_of
+from kvv.storage.seal import RECORD, seal
+from kvv.storage.store import Store, StoreError
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
+    """The meta record a run begins with."""
+    config = job.config
+    return {
+        "run_id": run_id,
+        "kvv_version": version,
+        "started": now(),
+        "seed": config.seed,
+        "base_url": "" if config.public else redact_url(config.base_url) if config.base_url else "in-process reference endpoint",
+        "vendor": vendor_of(config.base_url),
+        "model": job.model,
+        "profile": job.profile.id,
+        "profile_reason": job.profile_reason,
+        "surface": job.profile.surface.value,
+        "tier": config.tier or ("smoke" if config.base_url else "full"),
+        "preset": config.preset or "",
+        "policy": job.policy.model_dump(mode="json"),
+        "policy_sha256": job.policy.sha256,
+        "chosen_cases": list(config.case),
+        "published": {suite: asdict(mean) for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()},
+        "in_process": job.in_process,
+        "sandbox": job.sandbox,
+        RECORD: seal(config, run_id),
+        "contract_only": job.contract_only,
+        "suites": [suite_meta(item) for item in job.plan.suites],
+        "skipped": [
+            {"id": item.suite, "kind": load_suite(item.suite).kind.value, "title": load_suite(item.suite).title, "skipped": item.reason}
+            for item in job.plan.skipped
+        ],
+    }
+
+
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+_Moment = Annotated[str, AfterValidator(_moment)]
+
+
+class _SuiteRecord(BaseModel):
+    id: str
+    kind: SuiteKind
+    title: str
+    version: str
+    settings: dict[str, Any]
+    dataset: dict[str, Any] | None
+    references: list[dict[str, Any]]
+
+
+class _SkippedRecord(BaseModel):
+    id: str
+    kind: SuiteKind
+    title: str
+    skipped: str
+
+
+class _RunRecord(BaseModel):
+    """What ``run_meta`` writes, and what is added at the end."""
+
+    run_id: str
+    kvv_version: str
+    started: _Moment
+    finished: _Moment | None = None
+    seed: StrictInt
+    base_url: str
+    vendor: str
+    model: str
+    profile: str
+    profile_reason: str
+    surface: Surface
+    tier: str
+    preset: str
+    policy: dict[str, Any]
+    in_process: StrictBool
+    contract_only: StrictBool
+    suites: list[_SuiteRecord]
+    skipped: list[_SkippedRecord]
+    stop: dict[str, str] | None = None
+    server_counts: dict[str, Any] | None = None
+    beside: Beside | None = None
+
+
+def check_meta(store: Store) -> dict[str, Any]:
+    """The run's meta record, of which everything that a report needs can be made; StoreError says what is missing."""
+    meta = store.meta()
+    try:
+        _RunRecord.model_validate(meta)
+        policy_of(meta)
+        recorded_suites(meta)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise StoreError(f"{store.path}: damaged, or not the store of a run: its record {place!r} is {_lack(first)}") from None
+    except (KeyError, TypeError, ValueError) as error:  # a setting or a suite that this version does not know
+        raise StoreError(f"{store.path}: its record cannot be read: {' '.join(str(error).split())[:300]}") from error
+    return meta
+
+
+def _lack(problem: Any) -> str:
+    return "missing" if problem["type"] == "missing" else f"wrong ({problem['msg']})"
+
+
+def suite_meta(item: PlannedSuite) -> dict[str, Any]:
+    dataset, suite = item.context.dataset, item.suite
+    return {
+        "id": suite.id,
+        "kind": suite.kind.value,
+        "title": suite.title,
+        "version": suite.version,
+        "settings": asdict(item.context.settings),
+        "dataset": None
+        if dataset is None
+        else {
+            "origin": dataset.origin,
+            "revision": dataset.revision,
+            "sha256": dataset.sha256,
+            "fixture": dataset.fixture,
+            "rows": len(dataset.rows),
+        },
+        "references": [
+            {"name": run.name, "model": run.model, "cases": {case: list(samples) for case, samples in run.cases.items()}}
+            for run in item.context.references
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSuite:
+    suite: Suite
+    context: Context
+
+
+def recorded_suites(meta: Mapping[str, Any]) -> list[RecordedSuite]:
+    """The run's suites with their contexts, without data rows."""
+    profile = load_profile(meta["profile"], Surface(meta["surface"]))
+    return [
+        RecordedSuite(
+            suite=load_suite(entry["id"]),
+            context=Context(
+                model=meta["model"],
+                profile=profile,
+                settings=Settings(**entry["settings"]),
+                tier=meta["tier"],
+                preset=meta["preset"],
+                dataset=_dataset(entry["dataset"]),
+                references=tuple(ReferenceRun(**run) for run in entry["references"]),
+                seed=meta["seed"],
+            ),
+        )
+        for entry in meta["suites"]
+    ]
+
+
+def _dataset(entry: Mapping[str, Any] | None) -> Dataset | None:
+    if entry is None:
+        return None
+    return Dataset(rows=(), origin=entry["origin"], revision=entry["revision"], sha256=entry["sha256"], fixture=entry["fixture"])
+
+
+def suite_runs(meta: Mapping[str, Any]) -> Sequence[SuiteRun]:
+    """Selected suites in report order, skipped ones with their reason; benchmarks that the gate held back count as skipped."""
+    blocked = bool(meta.get("blocked"))
+    runs = [
+        SuiteRun(
+            id=entry["id"],
+            kind=SuiteKind(entry["kind"]),
+            title=entry["title"],
+            fixture=bool(entry["dataset"] and entry["dataset"]["fixture"]),
+            skipped="the parameter gate failed" if blocked and entry["kind"] == SuiteKind.BENCHMARK else "",
+        )
+        for entry in meta["suites"]
+    ]
+    return [
+        *runs,
+        *(SuiteRun(id=entry["id"], kind=SuiteKind(entry["kind"]), title=entry["title"], skipped=entry["skipped"]) for entry in meta["skipped"]),
+    ]
+
+
+def policy_of(meta: Mapping[str, Any]) -> Policy:
+    return Policy.model_validate(meta["policy"])

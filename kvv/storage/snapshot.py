@@ -1,0 +1,372 @@
+"""From a stored run to what its reports show. Everything is recomputed from the store: rendering twice gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from kvv.cases.contract.crashes import CrashRate
+from kvv.cases.suite import SuiteKind, load_suite
+from kvv.core import Area, Case, FaultKind, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.decision import (
+    Answer,
+    Collector,
+    Decision,
+    Evidence,
+    FindingExample,
+    FindingGroup,
+    LatencyTally,
+    Lost,
+    decide,
+    exit_code,
+    upstreams,
+)
+from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
+from kvv.decision.interleaved_reference import Beside
+from kvv.decision.upstreams import AnsweredBy
+from kvv.planning.interim_plan import recorded_looks, stopped_suites
+from kvv.protocol.classify import Standing
+from kvv.storage.curl import curl_line
+from kvv.storage.run_metadata import RecordedSuite, policy_of, recorded_suites, suite_runs
+from kvv.storage.store import Store, StoredExchange
+from kvv.storage.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, Unlisted, timing_of
+
+#: how many failed samples are shown with request and answer, over all suites
+SHOWN_WITH_BYTES = 60
+#: samples of one benchmark that are listed
+LISTED_SAMPLES = 200
+TEXT_LIMIT = 20_000
+#: a run in which nothing crashed
+QUIET = CrashRate()
+#: no connection was made, or a recording does not say what happened: the service may never have seen the request
+UNEXPLAINED = frozenset({FaultKind.CONNECT, FaultKind.DNS, FaultKind.TLS, FaultKind.CANCELLED})
+BUDGET_REASONS = frozenset({"deadline", "max-requests", "max-tokens-total", "max-cost"})
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVerdicts:
+    """Every planned sample of one suite with its verdict, streamed from the store as often as it is read.
+
+    Samples that were never concluded come as INCONCLUSIVE ``not-run``: nothing leaves a denominator silently.
+    ``crashes`` weighs verdicts that name a crash. ``asked_only``: what has no verdict was never part of the sample (a look ended the suite).
+    """
+
+    store: Store
+    suite: str
+    blocked: bool
+    why: str
+    crashes: CrashRate = QUIET
+    asked_only: bool = False
+
+    def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
+        verdicts = self.store.verdicts(self.suite)
+        known = next(verdicts, None)
+        for case, samples in self.store.cases(self.suite):
+            for sample in range(samples):
+                if known is not None and known[0] == case.id and known[1] == sample:
+                    yield replace(case, sample=sample), self.crashes.weighed(known[2])
+                    known = next(verdicts, None)
+                elif not self.asked_only:
+                    yield replace(case, sample=sample), self._not_run(case, sample)
+
+    def _not_run(self, case: Case, sample: int) -> Verdict:
+        if self.blocked:
+            return Verdict(case=case.id, sample=sample, outcome=Outcome.SKIP, reason="gate-failed", detail="the parameter gate failed")
+        return Verdict(case=case.id, sample=sample, outcome=Outcome.INCONCLUSIVE, reason="not-run", detail=self.why)
+
+
+def crash_rate(store: Store, meta: Mapping[str, Any]) -> CrashRate:
+    """Of the run's contract suites together."""
+    suites = [entry["id"] for entry in meta["suites"] if entry["kind"] != SuiteKind.BENCHMARK]
+    return CrashRate.of(verdict for suite in suites for _, _, verdict in store.verdicts(suite))
+
+
+def build_view(store: Store) -> RunView:
+    """The view of a run that has ended (its meta holds ``finished``)."""
+    meta = store.meta()
+    policy, runs = policy_of(meta), suite_runs(meta)
+    stop = meta.get("stop") or {}
+    finished = meta.get("finished") or meta["started"]
+    today = date.fromisoformat(finished[:10])
+    collector = Collector(policy, runs, today)
+    checks: list[CheckRow] = []
+    beyond: dict[tuple[str, Outcome], int] = {}
+    stats: list[Stat] = []
+    invited: set[str] = set()
+    n_open = 0
+    crashes = crash_rate(store, meta)
+    every = recorded_suites(meta)
+    stopped = stopped_suites(meta)
+    for recorded in every:
+        suite = recorded.suite
+        blocked = bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK
+        why = stop.get("sentence", "the run ended before it was asked")
+        pairs = PlannedVerdicts(store, suite.id, blocked, why, crashes, asked_only=suite.id in stopped)
+        rows: list[CheckRow] = []
+        for case, verdict in pairs:
+            collector.add(case, verdict)
+            n_open += verdict.reason == "not-run"
+            if suite.kind is not SuiteKind.BENCHMARK and any(entry["expect"] != "answered" for entry in case.inputs.get("rounds", ())):
+                invited.add(case.id)
+            if suite.kind is not SuiteKind.BENCHMARK or (verdict.outcome is not Outcome.PASS and len(rows) < LISTED_SAMPLES):
+                rows.append(CheckRow.under(policy, today, case, verdict))
+            elif verdict.outcome is not Outcome.PASS:
+                beyond[suite.id, verdict.outcome] = beyond.get((suite.id, verdict.outcome), 0) + 1
+        checks += rows
+        if not blocked:
+            stats += suite.metrics(pairs, recorded.context)
+    if meta.get("imported"):
+        stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
+    latency = LatencyTally(policy)
+    timing = timing_of(_answers(store, latency, invited))
+    if policy.service_level:
+        _lose(store, latency, invited)
+    answered_by = store.answered_by()
+    evidence = _evidence(store, meta, every, stats, answered_by)
+    decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
+    return RunView(
+        run=RunFacts(
+            run_id=meta["run_id"],
+            started=meta["started"],
+            finished=finished,
+            kvv_version=meta["kvv_version"],
+            seed=meta["seed"],
+            exit_code=_exit_code(decision, stop, meta),
+            partial=n_open > 0,
+            preset=meta["preset"],
+            tier=meta["tier"],
+        ),
+        endpoint=Endpoint(
+            base_url=meta["base_url"],
+            model=meta["model"],
+            vendor=meta["vendor"],
+            upstreams=upstreams.named(answered_by),
+            fingerprints=upstreams.fingerprints(answered_by),
+        ),
+        profile=meta["profile"],
+        surface=meta["surface"],
+        # as it was hashed when the run began: a field that a later version adds must not change an old report
+        policy=PolicyRef(name=policy.name, sha256=meta.get("policy_sha256") or policy.sha256, strict=policy.strict),
+        suites=decision.suites,
+        decision=decision,
+        checks=tuple(_with_bytes(store, meta, checks)),
+        traffic=_traffic(store),
+        timing=timing,
+        trouble=stop.get("sentence", ""),
+        events=tuple(RunEvent(at=event.at, kind=event.kind, message=json.dumps(event.data)) for event in store.events()),
+        unlisted=tuple(Unlisted(suite=name, outcome=outcome, n=n) for (name, outcome), n in beyond.items()),
+    )
+
+
+def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, Any]) -> int:
+    reason = stop.get("reason", "")
+    return exit_code(
+        decision.outcome,
+        usage=bool(meta.get("configuration")),
+        interrupted=reason == "interrupted",
+        budget=reason in BUDGET_REASONS,
+    )
+
+
+def _evidence(
+    store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], answered_by: Sequence[AnsweredBy]
+) -> Evidence:
+    counts = (meta.get("server_counts") or {}).get("answers", {})
+    suites = [recorded.suite for recorded in every]
+    beside = Beside.of(meta)
+    return Evidence(
+        stats=stats,
+        findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
+        references={recorded.suite.id: recorded.context.references for recorded in every},
+        interleaved=frozenset(beside.suites),
+        unfinished=beside.unfinished(),
+        published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
+        server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
+        mixed={**beside.mixed(), **mixed_suites(answered_by, meta)},
+        part=_part(meta.get("shard")),
+        looks=recorded_looks(meta),
+        chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
+    )
+
+
+def mixed_suites(answered_by: Sequence[AnsweredBy], meta: Mapping[str, Any]) -> dict[str, str]:
+    """Benchmarks of the run that more than one upstream answered, and who."""
+    found = upstreams.mixed(answered_by, [entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK])
+    return {suite: f"{words}; pin one with --provider" for suite, words in found.items()}
+
+
+def _part(shard: Mapping[str, Any] | None) -> str:
+    return f"shard {shard['index']} of {shard['of']} alone (kvv merge joins them)" if shard else ""
+
+
+def _findings(store: Store) -> Iterator[FindingGroup]:
+    for group in store.finding_groups():
+        yield FindingGroup(
+            rule=group.rule,
+            area=group.area,
+            level=group.level,
+            kind=group.kind,
+            count=group.count,
+            exchanges=group.exchanges,
+            message=group.message,
+            examples=tuple(FindingExample(exchange=example.exchange, frame=example.frame, excerpt=example.excerpt) for example in group.examples),
+            causes=group.causes,
+        )
+
+
+def _recorded_only(group: FindingGroup) -> FindingGroup:
+    """A recording passed through somebody's client: what is odd about it is shown, and is no verdict on the endpoint's bytes."""
+    return replace(group, level=Level.SHOULD) if group.level is Level.MUST else group
+
+
+def _died(store: Store) -> Iterator[FindingGroup]:
+    """The endpoint stopped answering after a request: shown, and never a verdict by itself."""
+    for event in store.events():
+        if event.kind == "endpoint-died":
+            yield FindingGroup(
+                rule="availability/endpoint-died",
+                area=Area.AVAILABILITY,
+                level=Level.SHOULD,
+                kind=FindingKind.BREAKS_CLIENTS,
+                count=1,
+                exchanges=1,
+                message=f"the endpoint stopped answering after {event.data.get('case', 'a request')} ({event.data.get('reason', '')})",
+            )
+
+
+def _gateway(store: Store) -> Iterator[FindingGroup]:
+    """Answers that were all cut at the same age: shown, and never a verdict by itself."""
+    for found in suspected_timeouts(store.endings()):
+        yield FindingGroup(
+            rule=f"availability/{SUSPECTED}",
+            area=Area.AVAILABILITY,
+            level=Level.SHOULD,
+            kind=FindingKind.BREAKS_CLIENTS,
+            count=found.cuts,
+            exchanges=found.cuts,
+            message=found.sentence,
+            examples=tuple(FindingExample(exchange=key, frame=None, excerpt="") for key in found.examples),
+            causes=("I11",),
+        )
+
+
+def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> Iterator[Answer]:
+    """The answers, each counted on its way: they are read from the store once. A service is measured by first attempts, and never by the
+    cases that ``invited`` a refusal."""
+    agentic = _agentic(store)
+    for sample in store.timing_samples():
+        answer = Answer(
+            prompt_tokens=sample.prompt_tokens or 0,
+            workload=_workload(sample.case, agentic),
+            ttft_ms=sample.first_token_ms if sample.stream else None,
+            itl_ms=sample.itl_p50_ms,
+            output_tps=sample.tokens_per_s,
+            e2e_ms=sample.total_ms,
+        )
+        if sample.attempt == 1 and sample.case not in invited:
+            latency.add(answer)
+        yield answer
+
+
+def _lose(store: Store, latency: LatencyTally, invited: Collection[str]) -> None:
+    agentic = _agentic(store)
+    for lost in store.lost_requests():
+        if lost.case not in invited:
+            latency.lose(
+                Lost(
+                    prompt_tokens=lost.prompt_tokens,
+                    workload=_workload(lost.case, agentic),
+                    streamed=lost.stream,
+                    unexplained=lost.standing is Standing.CONFIGURATION or lost.fault in UNEXPLAINED,
+                )
+            )
+
+
+def _agentic(store: Store) -> set[str]:
+    return {entry["id"] for entry in store.meta()["suites"] if "sandbox" in load_suite(entry["id"]).needs}
+
+
+def _workload(case: str, agentic: Collection[str]) -> str:
+    return "agentic" if case.split("/", 1)[0] in agentic else "chat"
+
+
+def _traffic(store: Store) -> Traffic:
+    traffic = store.traffic()
+    return Traffic(
+        requests=traffic["requests"],
+        attempts=traffic["attempts"],
+        retried=traffic["retried"],
+        first_try_success=traffic["first_try_success"] / traffic["requests"] if traffic["requests"] else None,
+        status=traffic["status"],
+        prompt_tokens=traffic["prompt_tokens"],
+        cached_tokens=traffic["cached_tokens"],
+        completion_tokens=traffic["completion_tokens"],
+        cost=traffic["cost"],
+    )
+
+
+# --- what is shown of failed cases -----------------------------------------------------------------
+
+
+def _with_bytes(store: Store, meta: Mapping[str, Any], rows: Iterable[CheckRow]) -> Iterator[CheckRow]:
+    """The first failed rows with request, answer and curl line; the others as they are."""
+    left = SHOWN_WITH_BYTES
+    for row in rows:
+        if left and row.verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
+            left -= 1
+            yield shown(store, meta, row)
+        else:
+            yield row
+
+
+def shown(store: Store, meta: Mapping[str, Any], row: CheckRow) -> CheckRow:
+    stored = evidence_exchange(store, row.verdict)
+    if stored is None:
+        return row
+    return replace(
+        row,
+        request=stored.body[:TEXT_LIMIT].decode("utf-8", "replace"),
+        answer=raw_answer(stored)[:TEXT_LIMIT],
+        expected=expected_text(row.case),
+        curl=curl_line(meta["base_url"], stored),
+    )
+
+
+def evidence_exchange(store: Store, verdict: Verdict) -> StoredExchange | None:
+    """The last attempt of the exchange that the verdict points at first."""
+    if not verdict.evidence:
+        return None
+    wanted = verdict.evidence[0].exchange
+    found = None
+    for stored in islice(store.exchanges(verdict.case, verdict.sample), 200):
+        if stored.exchange.identity.key == wanted:
+            found = stored
+    return found
+
+
+def raw_answer(stored: StoredExchange) -> str:
+    """The answer's frames as they came, or, where only the message was kept, the message."""
+    exchange, said = stored.exchange, stored.observation
+    head = f"HTTP {exchange.status}" if exchange.status is not None else "no answer"
+    fault = f" ({exchange.fault.kind}: {exchange.fault.detail})" if exchange.fault else ""
+    if exchange.frames_kept and exchange.frames:
+        body = "\n".join(frame.data.decode("utf-8", "replace") for frame in exchange.frames)
+    else:
+        calls = "".join(f"\n[call] {call.name} {call.arguments}" for call in said.tool_calls)
+        body = f"[reasoning] {said.reasoning}\n[content] {said.answer}{calls}\n[finish_reason] {said.finish_reason}"
+    return f"{head}{fault}\n{body}"
+
+
+def expected_text(case: Case) -> str:
+    """What would have been right, for people."""
+    inputs = case.inputs
+    if "expect" in inputs:
+        checks = "".join(f"; {name} {value}" for name, value in inputs.get("checks", {}).items())
+        return f"{inputs['expect']}{checks}"
+    return str(inputs.get("answer", ""))

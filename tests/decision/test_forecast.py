@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kvv.cases.suite import ReferenceRun
+from kvv.decision import expected_design, f1_resolves, forecast
+from kvv.profiles.policy import Policy, load_policy
+from kvv.stats import Design, binary_design, detectable, equal_looks
+
+DESIGNS = {
+    "ocrbench": binary_design(1000, 0.89, 0.91),
+    "mmmu_pro": binary_design(1730, 0.82, 0.8),
+    "swebench": binary_design(500, 0.65, 0.8),
+    "beam": Design(n=700, sigma2=0.4**2 * 0.2),
+    "aime2025": Design(n=30, sigma2=0.0094**2 * 30 * 32, k_vendor=32, k_reference=32),
+    "toolcall": binary_design(2000, 0.5, 0.5),
+}
+
+
+def test_an_identical_vendor_passes_the_whole_release_policy_in_nine_of_ten_runs() -> None:
+    found = forecast(load_policy("release"), DESIGNS)
+    assert len(found.gates) == 6
+    assert found.pass_chance >= 0.9
+    assert found.false_alarms < 0.5
+
+
+def test_nightly_states_at_most_one_false_alarm_in_a_hundred_nights() -> None:
+    designs = {**DESIGNS, "aime2025": Design(n=30, sigma2=0.0848, k_vendor=4, k_reference=4)}
+    found = forecast(load_policy("nightly"), designs)
+    assert 0 < found.false_alarms <= 1
+    assert all(g.pass_chance > 0.96 for g in found.gates), "every stated loss can be seen at these sizes"
+
+
+NIGHTLY_TIER = {"ocrbench": (200, 1, 200), "mmmu_pro": (60, 1, 60), "aime2025": (30, 4, 30), "swebench": (10, 1, 5), "beam": (160, 1, 8)}
+
+
+@pytest.mark.parametrize("suite", NIGHTLY_TIER)
+def test_what_the_nightly_policy_wants_seen_the_nightly_tier_sees(suite: str) -> None:
+    cases, samples, clusters = NIGHTLY_TIER[suite]
+    design = expected_design(suite, cases=cases, samples=samples, clusters=clusters, references=[]).design
+    (gate,) = forecast(load_policy("nightly"), {suite: design}).gates
+    assert gate.pass_chance > 0.95
+    half = replace(design, n=max(1, cases // 4), clusters=design.clusters // 4)
+    assert forecast(load_policy("nightly"), {suite: half}).gates[0].pass_chance < 0.95, "a run of a quarter of that size does not"
+
+
+def test_a_run_too_small_to_see_the_stated_loss_cannot_pass() -> None:
+    found = forecast(load_policy("nightly"), {"ocrbench": binary_design(60, 0.89, 0.7)})
+    assert found.pass_chance < 0.1
+
+
+def test_six_gates_at_eighty_percent_pass_an_identical_vendor_one_time_in_four() -> None:
+    """statistics.md section 8."""
+    design = binary_design(1000, 0.89, 0.7)
+    margin = detectable(design.se)
+    policy = Policy.model_validate({"name": "p", "benchmark": [{"suite": f"s{i}", "margin": margin} for i in range(6)]})
+    found = forecast(policy, {f"s{i}": design for i in range(6)})
+    assert found.pass_chance == pytest.approx(0.26, abs=0.003)
+    assert found.gates[0].margin_needed == pytest.approx(margin)
+
+
+def test_a_suite_that_is_not_planned_is_left_out() -> None:
+    assert [g.suite for g in forecast(load_policy("release"), {"ocrbench": DESIGNS["ocrbench"], "other": DESIGNS["beam"]}).gates] == ["ocrbench"]
+
+
+def test_early_stopping_spares_an_identical_vendor_at_least_a_fifth_and_costs_it_little() -> None:
+    fixed = forecast(load_policy("release"), {"ocrbench": DESIGNS["ocrbench"]})
+    looked = forecast(load_policy("release"), {"ocrbench": DESIGNS["ocrbench"]}, {"ocrbench": equal_looks(5)})
+    saved = looked.gates[0].saved
+    assert saved is not None
+    assert 0.2 < saved < 0.8
+    assert fixed.gates[0].saved is None
+    assert looked.pass_chance == pytest.approx(fixed.pass_chance, abs=0.02)
+    assert looked.pass_chance < fixed.pass_chance, "the last bound is a little further away"
+
+
+def test_a_regression_gate_is_spared_what_comes_after_the_look_that_sees_enough() -> None:
+    """At alpha .0016 the bounds of looks 1 and 2 are 6.7 and 4.8: 8 points are not seen in 200 questions, and sometimes in 400."""
+    found = forecast(load_policy("nightly"), {"ocrbench": DESIGNS["ocrbench"]}, {"ocrbench": equal_looks(5)}).gates[0]
+    assert found.saved is not None
+    assert 0.4 <= found.saved < 0.6
+    assert found.pass_chance > 0.998
+    blind = forecast(load_policy("nightly"), {"ocrbench": binary_design(60, 0.89, 0.7)}, {"ocrbench": equal_looks(5)}).gates[0]
+    assert blind.saved == pytest.approx(0.0, abs=0.02)
+    assert blind.pass_chance < 0.1
+
+
+def test_two_conversations_make_wide_intervals() -> None:
+    graded = Design(n=40, sigma2=0.032, clusters=2)
+    few, many = (forecast(load_policy("smoke"), {"beam": design}).gates[0] for design in (graded, Design(n=40, sigma2=0.032)))
+    assert many.pass_chance > 0.9
+    assert few.pass_chance < 0.5
+
+
+def test_an_f1_over_few_requests_is_decided_by_nobody() -> None:
+    found = forecast(load_policy("smoke"), {"toolcall": binary_design(60, 0.5, 0.5)})
+    assert found.pass_chance == 0.0
+    assert not f1_resolves(60)
+    assert f1_resolves(500)
+
+
+def run(*scores: list[float], name: str = "official") -> ReferenceRun:
+    return ReferenceRun(name=name, model="m", cases={f"q{i}": [{"score": value} for value in row] for i, row in enumerate(scores)})
+
+
+def test_the_scatter_of_official_runs_takes_the_place_of_the_assumption() -> None:
+    """Of 100 questions 10 differ between two official runs: s^2 is .5 on each of them, so that one sample's variance is .05."""
+    first = run(*[[1.0]] * 100)
+    second = run(*[[0.0]] * 10, *[[1.0]] * 90)
+    found = expected_design("ocrbench", cases=100, samples=1, clusters=100, references=[first, second])
+    assert found.observed
+    assert found.design.sigma2 == pytest.approx(0.05)
+    assert (found.design.k_reference, found.design.clusters) == (2, 100)
+    alone = expected_design("ocrbench", cases=100, samples=1, clusters=100, references=[first])
+    assert (alone.observed, alone.design.k_reference, alone.design.clusters) == (False, 1, 0), "Tango's case"
+    same = expected_design("ocrbench", cases=100, samples=1, clusters=100, references=[first, first])
+    assert same.design.sigma2 > 0, "two runs that agree in everything prove no certainty"
+    assert expected_design("beam", cases=40, samples=1, clusters=2, references=[]).design.clusters == 2
