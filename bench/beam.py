@@ -36,8 +36,8 @@ from loopback import MODEL, bare_server
 from slow_disk import INTERVAL_MS, LIMIT_MS, lateness, quantile
 from tables import ratio, show
 
-from kvv.cases.suite import Context, Dataset, Settings
-from kvv.core import Case, Identity, Request, Role
+from kvv.cases.suite import Context, Settings
+from kvv.core import Case, Dataset, Identity, Request, Role
 from kvv.data.beam import ABILITIES
 from kvv.data.merges import read_merges
 from kvv.profiles.profile import load_profile

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from kvv.cases.answers import KeyEntry
 from kvv.cases.confirm_refusal import confirmed, is_refused, once_more
-from kvv.core import Answered, Area, Ask, Case, Done, History, Level, Reply, Request, Stat, Step, Verdict
+from kvv.core import Answered, Area, Ask, Case, Dataset, Done, History, Level, Reply, Request, Stat, Step, Verdict
 from kvv.core.plugins import registered
 from kvv.core.usage_error import ConfigError
 from kvv.profiles.profile import Profile, ThinkMode
@@ -45,17 +45,6 @@ class Settings:
     variant: str = ""
     expect_completion_tokens: int = 2_000
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
-    """Rows in the public data set's own columns, and where they came from (``fixture`` when they ship with us)."""
-
-    rows: Sequence[Mapping[str, Any]]
-    origin: str
-    revision: str
-    sha256: str = ""
-    fixture: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

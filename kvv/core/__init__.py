@@ -8,6 +8,7 @@ Frozen, slotted, keyword-only dataclasses and closed enumerations; nothing here 
 
 from __future__ import annotations
 
+from kvv.core.dataset import Dataset
 from kvv.core.exchange import (
     Choice,
     ErrorBody,
@@ -34,6 +35,7 @@ __all__ = [
     "Choice",
     "Command",
     "Credential",
+    "Dataset",
     "Done",
     "ErrorBody",
     "Evidence",

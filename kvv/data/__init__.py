@@ -9,7 +9,7 @@ import os
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from kvv.cases.suite import Dataset
+from kvv.core import Dataset
 from kvv.data.copies import (
     Place,
     Report,

@@ -11,19 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kvv.cases.suite import (
-    Context,
-    Dataset,
-    Judge,
-    ReferenceRun,
-    Settings,
-    Suite,
-    SuiteError,
-    SuiteKind,
-    load_suite,
-    suite_ids,
-)
-from kvv.core import Request
+from kvv.cases.suite import Context, Judge, ReferenceRun, Settings, Suite, SuiteError, SuiteKind, load_suite, suite_ids
+from kvv.core import Dataset, Request
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json

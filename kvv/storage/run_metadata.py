@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, ValidationError
 
-from kvv.cases.suite import Context, Dataset, ReferenceRun, Settings, Suite, SuiteKind, load_suite
-from kvv.core import Surface
+from kvv.cases.suite import Context, ReferenceRun, Settings, Suite, SuiteKind, load_suite
+from kvv.core import Dataset, Surface
 from kvv.decision import SuiteRun
 from kvv.decision.interleaved_reference import Beside
 from kvv.decision.published import published_means

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, Dataset, SingleTurn
-from kvv.core import Answered, Case, Outcome, Stat, Verdict
+from kvv.cases.suite import Context, SingleTurn
+from kvv.core import Answered, Case, Dataset, Outcome, Stat, Verdict
 from kvv.suites.aime2025 import rows
 from kvv.suites.aime2025.scoring import gold_integer, score, scorer_name
 

@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 from kvv.cases.answers import KeyEntry
 from kvv.cases.confirm_refusal import confirmed, is_refused, once_more
-from kvv.cases.suite import Context, Dataset, Judge, Suite, SuiteKind
+from kvv.cases.suite import Context, Judge, Suite, SuiteKind
 from kvv.core import (
     Answered,
     Area,
     Ask,
     Case,
+    Dataset,
     Done,
     Evidence,
     History,

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import numpy as np
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, Dataset, SingleTurn
-from kvv.core import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
+from kvv.cases.suite import Context, SingleTurn
+from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.data.literals import parse_literal
 from kvv.protocol.visible_text import visible
 from kvv.suites.mmmu_pro import rows

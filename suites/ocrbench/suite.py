@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, Dataset, SingleTurn
-from kvv.core import Answered, Case, Outcome, Picture, PictureForm, Stat, Verdict
+from kvv.cases.suite import Context, SingleTurn
+from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.protocol.visible_text import visible
 from kvv.suites.ocrbench import rows
 from kvv.suites.ocrbench.scoring import is_formula, matching, normalised

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, Dataset, Result, Suite, SuiteKind
-from kvv.core import Area, Case, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
+from kvv.cases.suite import Context, Result, Suite, SuiteKind
+from kvv.core import Area, Case, Dataset, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
 from kvv.sandbox.adapters import AdapterError, check_played
 from kvv.sandbox.adapters.bridge import Plays
 from kvv.suites.swebench import rows

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, Dataset, SingleTurn
-from kvv.core import Answered, Case, Evidence, Outcome, Stat, Verdict
+from kvv.cases.suite import Context, SingleTurn
+from kvv.core import Answered, Case, Dataset, Evidence, Outcome, Stat, Verdict
 from kvv.suites.toolcall.expected import key_entries
 from kvv.suites.toolcall.k2vv import (
     CONTENT_FIELDS,

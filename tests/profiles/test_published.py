@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvv.cases.suite import Dataset
-from kvv.core import Case
+from kvv.core import Case, Dataset
 from kvv.decision.published import load_published, published_means
 from kvv.execution.run_plan import prepare
 from kvv.planning.config import load_config

@@ -11,8 +11,8 @@ import replies
 
 from kvv.cases.checks import Look
 from kvv.cases.contract import ContractSuite
-from kvv.cases.suite import Context, Dataset, Settings
-from kvv.core import Answered, Ask, Case, Done, Frame, Identity, Observation, Reply, Request, Surface, Verdict
+from kvv.cases.suite import Context, Settings
+from kvv.core import Answered, Ask, Case, Dataset, Done, Frame, Identity, Observation, Reply, Request, Surface, Verdict
 from kvv.mockserver.config import ReferenceConfig
 from kvv.mockserver.engine import Engine
 from kvv.profiles.profile import load_profile

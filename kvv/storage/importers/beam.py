@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from kvv.cases.suite import Context, Dataset, Settings
-from kvv.core import Case
+from kvv.cases.suite import Context, Settings
+from kvv.core import Case, Dataset
 from kvv.data.beam import ABILITIES
 from kvv.data.spec import canonical_sha256, load_spec
 from kvv.profiles.profile import Profile, load_profile, pick_profile

@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kvv.cases.suite import Context, Dataset, Settings
-from kvv.core import Case
+from kvv.cases.suite import Context, Settings
+from kvv.core import Case, Dataset
 from kvv.data.spec import canonical_sha256, load_spec
 from kvv.profiles.profile import Profile, load_profile, pick_profile
 from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from kvv.cases.suite import Context, Dataset, Settings, load_suite
+from kvv.cases.suite import Context, Settings, load_suite
 from kvv.core import (
     Answered,
     Case,
     Choice,
+    Dataset,
     Exchange,
     Identity,
     Observation,

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from kvv.cases.suite import Context, Dataset, Settings, load_suite
+from kvv.cases.suite import Context, Settings, load_suite
 from kvv.core import (
     Answered,
     Case,
     Choice,
+    Dataset,
     Exchange,
     Fault,
     FaultKind,

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import rootfs
 
-from kvv.cases.suite import Dataset
-from kvv.core import Ask, Case, Done, Exec, Outcome, Reply, Verdict
+from kvv.core import Ask, Case, Dataset, Done, Exec, Outcome, Reply, Verdict
 from kvv.data.spec import load_spec
 from kvv.data.swebench import read_swebench
 from kvv.execution.scheduling.trees import Trees, slots

@@ -11,8 +11,7 @@ import jsonschema
 import pytest
 
 from kvv import data
-from kvv.cases.suite import Dataset
-from kvv.core import Level, Outcome
+from kvv.core import Dataset, Level, Outcome
 from kvv.mockserver.content.schema_values import value_for
 from kvv.mockserver.validation.schema_check import check_mfjs, check_schema
 from kvv.suites.tools.schemas import CLAIMS, TOOL, covering, data_cases, keywords, shipped, unfit, wrapped

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kvv.cases.suite import Context, Dataset, Settings, load_suite
-from kvv.core import Level, Surface
+from kvv.cases.suite import Context, Settings, load_suite
+from kvv.core import Dataset, Level, Surface
 from kvv.data import load
 from kvv.profiles.profile import load_profile
 
