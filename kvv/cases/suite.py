@@ -7,7 +7,7 @@ A suite is data and pure functions: it opens no file, socket, clock or random so
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -54,6 +54,12 @@ class ReferenceRun:
     name: str
     model: str
     cases: Mapping[str, Sequence[Mapping[str, float]]]
+
+
+def overlap(known: Collection[str], cases: Collection[str]) -> float:
+    """The share of ``cases`` that are ``known``, 0 to 1; 1 for no cases at all."""
+    wanted = set(cases)
+    return len(wanted & set(known)) / len(wanted) if wanted else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,13 @@ from typing import Any
 
 from kvv.core import Case, Outcome, Verdict
 from kvv.execution.executor import TARGET_ENDED, Ending, Progress, ProgressFactory, Runner, Shared
-from kvv.execution.run_plan import Job
 from kvv.execution.scheduling.budget import Bounds, Budget, Spent
 from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import Pacer
 from kvv.execution.scheduling.work import Stop
 from kvv.execution.workers import Workers
 from kvv.planning.config import RunConfig
+from kvv.planning.run_plan import Job
 from kvv.protocol.reader import Received
 from kvv.storage.store import Store
 

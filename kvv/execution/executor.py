@@ -14,7 +14,7 @@ from typing import Protocol, Self
 from kvv.cases.suite import Judge, Suite, SuiteKind
 from kvv.core import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
 from kvv.execution.interim_analyses import EarlyStop
-from kvv.execution.run_plan import Job, control_request, generator_for
+from kvv.execution.preparation import control_request, generator_for
 from kvv.execution.scheduling.budget import Budget
 from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import Pace
@@ -24,6 +24,7 @@ from kvv.execution.scheduling.work import Stop, Work
 from kvv.execution.workers import Workers
 from kvv.planning.config import USUAL_KEYS, ConfigError, read_key
 from kvv.planning.plan import PlannedSuite, in_order
+from kvv.planning.run_plan import Job
 from kvv.protocol.classify import LIVENESS, Standing, assess
 from kvv.protocol.reader import Limits, Received
 from kvv.protocol.redaction.redactor import Redactor

@@ -13,12 +13,13 @@ import numpy as np
 
 from kvv.core import Case, Outcome, ReferenceValue, Stat
 from kvv.decision import Collector, Evidence, Look, LookDecision, decide_look
-from kvv.execution.run_plan import Job, generator_for
+from kvv.execution.preparation import generator_for
 from kvv.execution.scheduling.stages import Lane, Stages
 from kvv.execution.scheduling.work import Work
 from kvv.planning.config import ConfigError
 from kvv.planning.interim_plan import LookPlan, begun, look_of, obstacles, plan_looks
 from kvv.planning.plan import PlannedSuite, in_order, longest_first
+from kvv.planning.run_plan import Job
 from kvv.storage.run_metadata import policy_of, recorded_suites, suite_runs
 from kvv.storage.snapshot import PlannedVerdicts, mixed_suites
 from kvv.storage.store import Store

@@ -14,8 +14,9 @@ from kvv.cases.suite import SuiteKind
 from kvv.core import Case, Outcome, Surface, Verdict
 from kvv.decision.interleaved_reference import Beside, Part
 from kvv.decision.upstreams import mixed
-from kvv.execution.run_plan import Job, prepare
+from kvv.execution.preparation import prepare
 from kvv.planning.config import ConfigError, RunConfig
+from kvv.planning.run_plan import Job
 from kvv.profiles.profile import pick_profile
 from kvv.storage.references import per_case
 from kvv.storage.snapshot import PlannedVerdicts

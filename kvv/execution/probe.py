@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from kvv.core import Identity, Request, Role
 from kvv.execution.executor import endpoints, redactor_for
-from kvv.execution.run_plan import Job, control_request
+from kvv.execution.preparation import control_request
 from kvv.planning.config import NO_KEY, RunConfig
+from kvv.planning.run_plan import Job
 from kvv.protocol.classify import Assessment, Standing, assess
 from kvv.protocol.encode import encode
 from kvv.protocol.reader import Limits, Received

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kvv.execution.run_plan import Job
 from kvv.planning.plan import Plan, only
+from kvv.planning.run_plan import Job
 from kvv.planning.shard import Shard, parse_shard, plan_digest, split
 
 

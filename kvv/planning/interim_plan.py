@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from kvv.cases.suite import SuiteKind
+from kvv.cases.suite import SuiteKind, overlap
 from kvv.core import Case
 from kvv.decision import Look
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.plan import Plan, PlannedSuite, permuted
 from kvv.profiles.policy import Policy
-from kvv.storage.references import overlap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +76,7 @@ def obstacle(item: PlannedSuite, policy: Policy) -> str:
     if not references:
         return "no per-case reference (--reference FILE)"
     known = {case for run in references for case in run.cases}
-    share = overlap(replace(references[0], cases=dict.fromkeys(known, ())), {case.id for case in item.cases})
+    share = overlap(known, {case.id for case in item.cases})
     if share < policy.min_paired:
         return f"its reference knows {100 * share:.0f} % of the cases, {100 * policy.min_paired:.0f} % are needed"
     return "" if len({_unit(case) for case in item.cases}) > 1 else "it has one question or conversation only"

@@ -13,9 +13,9 @@ from typing import Any
 
 from kvv.cases.suite import Result, SuiteKind
 from kvv.execution.executor import Ending
-from kvv.execution.run_plan import Job
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import stopped_suites
+from kvv.planning.run_plan import Job
 from kvv.reporting import csv, github, html, junit, leaderboard, markdown, text
 from kvv.reporting import json as report_json
 from kvv.reporting import moonshot as report_kvv

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from kvv.planning.config import ConfigError
-from kvv.reporting.text import plain
+from kvv.rendering.escape import plain
 from kvv.storage.run_folder import slug, vendor_stored
 from kvv.storage.run_summary import Side
 

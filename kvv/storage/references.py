@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvv.cases.suite import ReferenceRun
+from kvv.cases.suite import ReferenceRun, overlap
 from kvv.core import Case, Outcome, Verdict
 from kvv.storage.files import new_beside, replacing
 
@@ -254,15 +254,9 @@ def asked_otherwise(reference: Mapping[str, Any], own: Mapping[str, Any]) -> str
     return next((f"{name} {reference[name]} there and {own[name]} here" for name in different), "")
 
 
-def overlap(reference: ReferenceRun, cases: Collection[str]) -> float:
-    """The share of ``cases`` that the reference knows, 0 to 1; 1 for no cases at all."""
-    wanted = set(cases)
-    return len(wanted & set(reference.cases)) / len(wanted) if wanted else 1.0
-
-
 def check_overlap(reference: ReferenceRun, suite: str, cases: Collection[str], *, path: Path | None = None) -> None:
     """ReferenceError when the reference knows fewer than half of the run's cases: it was made from other data."""
-    share = overlap(reference, cases)
+    share = overlap(reference.cases, cases)
     if share < LEAST_OVERLAP:
         where = str(path) if path is not None else f"reference {reference.name}"
         wanted = len(set(cases))

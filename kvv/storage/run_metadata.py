@@ -16,9 +16,9 @@ from kvv.cases.suite import Context, ReferenceRun, Settings, Suite, SuiteKind, l
 from kvv.core import Dataset, Surface
 from kvv.decision import SuiteRun
 from kvv.decision.interleaved_reference import Beside
-from kvv.decision.published import published_means
-from kvv.execution.run_plan import Job
 from kvv.planning.plan import PlannedSuite
+from kvv.planning.published_means import published_means
+from kvv.planning.run_plan import Job
 from kvv.profiles.policy import Policy
 from kvv.profiles.profile import load_profile
 from kvv.protocol.redaction.redactor import redact_url

@@ -17,7 +17,7 @@ from kvv.cases.suite import load_suite
 from kvv.core import Role
 from kvv.data import load
 from kvv.execution.answer_key import canned
-from kvv.execution.run_plan import prepare
+from kvv.execution.preparation import prepare
 from kvv.mockserver import ReferenceConfig, ReferenceServer
 from kvv.planning.config import load_config
 from kvv.storage.store import Store

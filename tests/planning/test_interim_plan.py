@@ -11,7 +11,7 @@ import pytest
 
 from kvv.cases.suite import ReferenceRun
 from kvv.core import Case
-from kvv.execution.run_plan import Job, prepare
+from kvv.execution.preparation import prepare
 from kvv.planning.config import ConfigError, load_config
 from kvv.planning.interim_plan import (
     begun,
@@ -24,6 +24,7 @@ from kvv.planning.interim_plan import (
     stopped_suites,
 )
 from kvv.planning.plan import PlannedSuite, only
+from kvv.planning.run_plan import Job
 from kvv.profiles.policy import load_policy
 
 RELEASE = load_policy("release")

@@ -14,7 +14,7 @@ import pytest
 from kvv.cases.suite import load_suite
 from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.data import load
-from kvv.execution.run_plan import _reference_files, guard, prepare, prepare_suite
+from kvv.execution.preparation import _reference_files, guard, prepare, prepare_suite
 from kvv.planning.config import ConfigError, load_config
 from kvv.planning.plan import in_order, permuted, settings_for
 from kvv.profiles.policy import Required, load_policy

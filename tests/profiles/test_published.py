@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kvv.core import Case, Dataset
-from kvv.decision.published import load_published, published_means
-from kvv.execution.run_plan import prepare
+from kvv.execution.preparation import prepare
 from kvv.planning.config import load_config
 from kvv.planning.plan import PlannedSuite
+from kvv.planning.published_means import published_means
+from kvv.profiles.published import load_published
 
 
 @pytest.fixture

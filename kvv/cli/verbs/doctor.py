@@ -13,11 +13,12 @@ from typing import Any
 
 from kvv.cli.verbs.run import flags_of
 from kvv.execution.executor import check_endpoints
+from kvv.execution.preparation import prepare
 from kvv.execution.probe import Look, look, model_hint
-from kvv.execution.run_plan import Job, prepare
 from kvv.execution.scheduling.health import sentence
 from kvv.execution.workers import Workers
 from kvv.planning.config import ConfigError, load_config
+from kvv.planning.run_plan import Job
 from kvv.protocol.classify import Standing
 from kvv.rendering.escape import plain
 from kvv.sandbox import BACKENDS, SandboxError, named

@@ -8,10 +8,11 @@ from typing import Any
 
 from kvv.cases.suite import SuiteKind
 from kvv.decision import Forecast, GateForecast, expected_design, f1_resolves, forecast
-from kvv.execution.run_plan import Job, generator_for
+from kvv.execution.preparation import generator_for
 from kvv.planning.config import RunConfig
 from kvv.planning.interim_plan import obstacle, plan_looks
 from kvv.planning.plan import PlannedSuite
+from kvv.planning.run_plan import Job
 from kvv.profiles.policy import Benchmark, Mode
 from kvv.stats.power import Design, visible_loss
 

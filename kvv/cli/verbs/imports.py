@@ -15,11 +15,12 @@ from kvv.cases.suite import Suite
 from kvv.cli.verbs.plan import announce_doubles
 from kvv.core import Answered, Case, Verdict
 from kvv.execution.executor import Ending
-from kvv.execution.run_plan import Job, prepare_suite
+from kvv.execution.preparation import prepare_suite
 from kvv.execution.scheduling.stepping import judge_replies
 from kvv.execution.workers import Workers
 from kvv.planning.config import ConfigError, RunConfig, load_config
 from kvv.planning.plan import Plan, PlannedSuite
+from kvv.planning.run_plan import Job
 from kvv.protocol.encode import encode
 from kvv.protocol.reader import Received
 from kvv.reporting.finalize import check_reference, record_ending, write_reports

@@ -13,8 +13,8 @@ import numpy as np
 from kvv.analysis.leaderboard import PUBLIC, Published, as_json, document
 from kvv.analysis.leaderboard import leaderboard as make_leaderboard
 from kvv.cli.verbs.documents import put, write
-from kvv.decision.published import load_published
 from kvv.planning.config import ConfigError
+from kvv.profiles.published import load_published
 from kvv.rendering.document import markdown as to_markdown
 from kvv.rendering.escape import plain
 from kvv.reporting import json as report_json

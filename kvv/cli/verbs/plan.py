@@ -11,10 +11,11 @@ from typing import Any
 from kvv.cli.verbs import forecast as outlook
 from kvv.cli.verbs.forecast import detectable
 from kvv.execution.interleaved_official import LANE, reference_job
-from kvv.execution.run_plan import Job, prepare
+from kvv.execution.preparation import prepare
 from kvv.execution.sharding import sharded
 from kvv.planning.config import load_config
 from kvv.planning.plan import PlannedSuite, cost_of
+from kvv.planning.run_plan import Job
 from kvv.rendering.escape import plain
 
 

@@ -18,12 +18,13 @@ from kvv.cli.verbs.plan import announce_doubles, plan_tables
 from kvv.execution.endpoints import Lane, execute
 from kvv.execution.executor import TARGET_ENDED, Ending, ProgressFactory, check_endpoints, reference_target
 from kvv.execution.interleaved_official import LANE, adopt, lane_folder, reference_job
+from kvv.execution.preparation import guard, prepare
 from kvv.execution.probe import WRONG_ADDRESS, advice
 from kvv.execution.progress import LiveProgress, PlainProgress
-from kvv.execution.run_plan import Job, guard, prepare
 from kvv.execution.sharding import sharded
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import sentence
+from kvv.planning.run_plan import Job
 from kvv.rendering.escape import plain
 from kvv.reporting.finalize import Tell, check_reference, finish, record_ending, write_files
 from kvv.sandbox import WARNING

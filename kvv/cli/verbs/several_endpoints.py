@@ -27,8 +27,9 @@ from kvv.data import load as load_data
 from kvv.decision.decide import UNREFERENCED
 from kvv.execution.endpoints import Lane
 from kvv.execution.executor import check_endpoints
-from kvv.execution.run_plan import Job, Loader, guard, prepare
+from kvv.execution.preparation import Loader, guard, prepare
 from kvv.planning.config import ConfigError, RunConfig
+from kvv.planning.run_plan import Job
 from kvv.planning.vendors_file import Vendor
 from kvv.rendering.document import Document, html, markdown
 from kvv.rendering.escape import jsonable, plain

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvv.data import load
-from kvv.execution.run_plan import judge_of, prepare
+from kvv.execution.preparation import judge_of, prepare
 from kvv.planning.config import load_config
 
 
@@ -69,6 +69,6 @@ def test_each_tier_has_its_own_size(more: dict[str, str], variant: str, monkeypa
         asked.append(options["variant"])
         return load("beam", fixture=True)
 
-    monkeypatch.setattr("kvv.execution.run_plan.load_data", loads)
+    monkeypatch.setattr("kvv.execution.preparation.load_data", loads)
     prepare(configured(suites=["beam"], judge_base_url="https://j.example/v1", judge_model="j", **more))
     assert asked == [variant]

@@ -15,7 +15,7 @@ from kvv.cases.suite import Context, Judge, Settings, load_suite
 from kvv.core import Case, Fragment, Outcome, Role, Verdict
 from kvv.data import load
 from kvv.execution.answer_key import canned
-from kvv.execution.run_plan import prepare
+from kvv.execution.preparation import prepare
 from kvv.mockserver import ReferenceConfig, ReferenceServer
 from kvv.planning.config import load_config
 from kvv.planning.plan import cost_of, in_order

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
-import kvv.execution.run_plan
+import kvv.execution.preparation
 from kvv.core import Executed
 from kvv.data import load
 from kvv.execution.answer_key import canned
@@ -91,7 +91,7 @@ def no_sandbox(name: str | None, workspace: Workspace | None = None) -> Sandbox:
 
 
 def test_without_a_sandbox_the_suite_is_skipped_with_one_line_that_says_what_to_install(kvv_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kvv.execution.run_plan, "choose", no_sandbox)
+    monkeypatch.setattr(kvv.execution.preparation, "choose", no_sandbox)
     ran = kvv_cli("run", "aime2025", "swebench", "--limit", "1")
     assert "skipped: swebench (no sandbox: bwrap: bubblewrap (apt-get install bubblewrap) is not installed)" in ran.out
     alone = kvv_cli("run", "swebench")
@@ -162,7 +162,7 @@ def test_a_broken_sandbox_is_inconclusive_and_a_bug_of_ours_an_error(
     kvv_cli: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str, reason: str
 ) -> None:
     broken = _BrokenSandbox(error)
-    monkeypatch.setattr(kvv.execution.run_plan, "choose", lambda *_: broken)
+    monkeypatch.setattr(kvv.execution.preparation, "choose", lambda *_: broken)
     monkeypatch.setattr("kvv.execution.executor.named", lambda _: broken)
     ran = kvv_cli("run", "swebench", "--case", "swebench/kvv__tasks-1")
     (check,) = ran.report["checks"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -28,6 +28,7 @@ from kvv.planning.plan import (
     tier_of,
     variant_for,
 )
+from kvv.planning.run_plan import Job
 from kvv.profiles.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profiles.profile import Prices, Profile, ProfileError, load_profile, pick_profile
 from kvv.profiles.token_counts import Bpe, HubTokenizer, Tokenizer
@@ -52,27 +53,6 @@ JUDGE_TEMPERATURE, JUDGE_MAX_TOKENS = 0.3, 16_384
 FIXTURE = "fixture"
 #: the policy that judges a tier, where none is named
 TIER_POLICIES = {"smoke": "smoke", "nightly": "nightly", "full": "release"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend, where a suite needs one."""
-
-    config: RunConfig
-    model: str
-    profile: Profile
-    profile_reason: str
-    policy: Policy
-    plan: Plan
-    in_process: bool
-    contract_only: bool = False
-    sandbox: str = ""
-    #: sentences on references that were given twice
-    counted_once: tuple[str, ...] = ()
-
-    @property
-    def prices(self) -> Prices | None:
-        return self.plan.prices
 
 
 #: reads a data set, as kvv.data.load does
@@ -102,7 +82,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
         else:
             planned = _planned(suite, config, profile, model, dataset, references, recorded=False)
             if "sandbox" in suite.needs and planned.cases:
-                check_grader(config, planned.cases)
+                check_grader(config.grader, planned.cases)
                 sandbox, lacking = _sandbox(config, planned, named=named)
                 if lacking:
                     skipped.append(Skipped(suite=suite.id, reason=lacking))
@@ -344,8 +324,8 @@ def _planned(
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
         second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,
-        agent=agent_of(config) if "sandbox" in suite.needs else "",
-        grader=grader_of(config) if "sandbox" in suite.needs else "",
+        agent=agent_of(config.agent) if "sandbox" in suite.needs else "",
+        grader=grader_of(config.grader) if "sandbox" in suite.needs else "",
     )
     try:
         planned = plan_suite(

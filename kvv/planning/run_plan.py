@@ -1,0 +1,31 @@
+"""A run that is ready to be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvv.planning.config import RunConfig
+from kvv.planning.plan import Plan
+from kvv.profiles.policy import Policy
+from kvv.profiles.profile import Prices, Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend, where a suite needs one."""
+
+    config: RunConfig
+    model: str
+    profile: Profile
+    profile_reason: str
+    policy: Policy
+    plan: Plan
+    in_process: bool
+    contract_only: bool = False
+    sandbox: str = ""
+    #: sentences on references that were given twice
+    counted_once: tuple[str, ...] = ()
+
+    @property
+    def prices(self) -> Prices | None:
+        return self.plan.prices
