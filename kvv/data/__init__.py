@@ -10,12 +10,11 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from kvv.core import Dataset
+from kvv.data.cache import cache_folder, copy_folder
 from kvv.data.copies import (
     Place,
     Report,
-    cache_folder,
     check_content,
-    copy_folder,
     pull,
     read_manifest,
     verify,

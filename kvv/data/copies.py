@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kvv.data.beam import write_layout
+from kvv.data.cache import copy_folder
 from kvv.data.rows import converted, questions_digest, rows_of
 from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec
 
@@ -59,23 +59,6 @@ class Place:
     def __str__(self) -> str:
         state = {True: "present", False: "absent", None: "online"}[self.present]
         return f"{self.kind:<8} {state:<8} {self.location}"
-
-
-def cache_folder() -> Path:
-    """KVV_CACHE, else the platform's cache folder."""
-    if chosen := os.environ.get("KVV_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "kvv" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "kvv"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvv"
-
-
-def copy_folder(name: str, variant: str = "") -> Path:
-    """Where ``pull`` puts the data set unless told otherwise, and where ``load`` looks first; each variant has its own."""
-    variant = load_spec(name, variant).variant
-    return cache_folder() / "datasets" / (f"{name}-{variant}" if variant else name)
 
 
 def pull(name: str, into: Path | None = None, mirror: str | None = None, revision: str | None = None, variant: str = "") -> Report:

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import IO, Any
 
 from kvv.core import Fragment, Picture
+from kvv.data.cache import cache_folder
 from kvv.data.spec import DataError, one_line
 from kvv.protocol.images import ImageError, data_url, encoded, inspect
 
@@ -100,8 +101,6 @@ class Shelf:
 
 def _temporary(folder: Path | None) -> IO[bytes]:
     """In the cache folder, which is on a real disk; the system's folder for temporary files may be memory."""
-    from kvv.data.copies import cache_folder
-
     folder = folder or cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)

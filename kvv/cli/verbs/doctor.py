@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from kvv.cli.verbs.run import flags_of
+from kvv.cli.flags import flags_of
 from kvv.execution.executor import check_endpoints
 from kvv.execution.preparation import prepare
 from kvv.execution.probe import Look, look, model_hint

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from kvv.cli.verbs.stored_runs import opened
+from kvv.cli.verbs.opening import opened
 from kvv.core import Finding
 from kvv.planning.config import ConfigError
 from kvv.rendering.escape import bounded, plain

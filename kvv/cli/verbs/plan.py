@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.cli.verbs import forecast as outlook
+from kvv.cli.verbs import forecast
 from kvv.cli.verbs.forecast import detectable
 from kvv.execution.interleaved_official import LANE, reference_job
 from kvv.execution.preparation import prepare
@@ -20,7 +20,7 @@ from kvv.rendering.escape import plain
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    from kvv.cli.verbs.run import flags_of
+    from kvv.cli.flags import flags_of
 
     config = load_config(flags_of(arguments))
     job, _ = sharded(prepare(config))
@@ -82,7 +82,7 @@ def plan_facts(job: Job) -> dict[str, Any]:
         "cost_usd": job.plan.cost,
         "judge_cost_usd": job.plan.judge_cost,
         "cost_cached_usd": job.plan.cost_cached,
-        "outlook": outlook.facts(job),
+        "outlook": forecast.facts(job),
     }
 
 
@@ -114,7 +114,7 @@ def plan_table(job: Job) -> str:
         tokens = _tokens(item.prompt_tokens + item.completion_tokens)
         lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests, {tokens}{_money(cost)}{_cached(job, item)}{power}")
     lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
-    lines += outlook.lines(job)
+    lines += forecast.lines(job)
     return "\n".join(plain(line, 400) for line in lines)
 
 

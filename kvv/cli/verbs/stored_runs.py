@@ -7,40 +7,24 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvv.cli.verbs.opening import opened
 from kvv.core import Case, Verdict
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.rendering.escape import plain
 from kvv.sandbox.adapters import AdapterError, check_played
 from kvv.storage.files import replace_file
-from kvv.storage.run_folder import STORE, find_run, read_config
-from kvv.storage.store import Store, StoredExchange, StoreError, UnknownCaseError, WriteError
+from kvv.storage.run_folder import STORE, read_config
+from kvv.storage.store import Store, StoredExchange, UnknownCaseError
 
 if TYPE_CHECKING:
     from kvv.storage.view import CheckRow, RunView
 
 #: a format of files, not of text
 PARQUET = "parquet"
-
-
-@contextmanager
-def opened(run: str, out: str | None, *, read_only: bool = True) -> Iterator[tuple[Store, Path]]:
-    """A run's store and folder. A store that is damaged, here or wherever it is read later, is a usage error that names it."""
-    folder = find_run(run, out or "reports")
-    from kvv.storage.run_metadata import check_meta
-
-    try:
-        with Store.open(folder / STORE, read_only=read_only) as store:
-            check_meta(store)
-            yield store, folder
-    except WriteError:
-        raise
-    except StoreError as error:
-        raise ConfigError(f"RUN: {error}") from error
 
 
 def report(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kvv.cli.verbs.run import flags_of
+from kvv.cli.flags import flags_of
 from kvv.planning.config import ConfigError, load_config
 
 

@@ -16,7 +16,20 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from kvv.core import Case, Dataset, Exchange, Fault, FaultKind, Finding, Identity, Observation, Request, Role, Shape, Timing
+from kvv.core import (
+    Case,
+    Dataset,
+    Exchange,
+    Fault,
+    FaultKind,
+    Finding,
+    Identity,
+    Observation,
+    Request,
+    Role,
+    Shape,
+    Timing,
+)
 from kvv.profiles.profile import Profile
 from kvv.protocol.reader import Limits, Reader
 from kvv.protocol.rules import rules_for

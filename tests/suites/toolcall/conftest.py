@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 
 from kvv.cases.suite import Context, ReferenceRun, Settings
-from kvv.core import Answered, Case, Choice, Dataset, Exchange, Identity, Observation, Request, Role, Shape, ToolCall, Verdict
+from kvv.core import (
+    Answered,
+    Case,
+    Choice,
+    Dataset,
+    Exchange,
+    Identity,
+    Observation,
+    Request,
+    Role,
+    Shape,
+    ToolCall,
+    Verdict,
+)
 from kvv.profiles.profile import Profile, load_profile
 from kvv.suites.toolcall.suite import ToolcallSuite
 
