@@ -10,5 +10,9 @@ suites = ["kvv.suites", *(f"kvv.suites.{name}" for name in find_packages("suites
 setup(
     packages=[*find_packages(include=["kvv", "kvv.*"]), *suites, "kvv.fixtures"],
     package_dir={"kvv": "kvv", "kvv.suites": "suites", "kvv.fixtures": "fixtures"},
-    package_data={"kvv": ["py.typed", "*/*.json", "*/*.j2", "*/*.toml", "*/*/*.toml"], "kvv.suites": ["*/*.toml"], "kvv.fixtures": ["**/*"]},
+    package_data={
+        "kvv": ["py.typed", "*/*.json", "*/*.j2", "*/*.toml", "*/*/*.toml"],
+        "kvv.suites": ["*/*.toml"],
+        "kvv.fixtures": ["**/*"],
+    },
 )

@@ -1,8 +1,9 @@
 """Do many instances of the coding agent at once leave anything behind, and what do they cost?
 
-Whole runs of the shipped instances, all at once, each in a process of its own: on every sandbox that works here, with our agent and, where it
-is installed, with mini-swe-agent's. Shown is how long a run took, how often instances ended as the reference endpoint's count says, and what
-was left five seconds later: processes, mounts, containers, files in the folder for temporary ones. Bound: nothing left.
+Whole runs of the shipped instances, all at once, each in a process of its own: on every sandbox that works here, with
+our agent and, where it is installed, with mini-swe-agent's. Shown is how long a run took, how often instances ended as
+the reference endpoint's count says, and what was left five seconds later: processes, mounts, containers, files in the
+folder for temporary ones. Bound: nothing left.
 """
 
 from __future__ import annotations
@@ -55,15 +56,34 @@ def measured(sandbox: str, agent: str, samples: int) -> list[object]:
     with tempfile.TemporaryDirectory() as out:
         before = processes(), mounts(), containers()
         began = time.monotonic()
-        options = ["--samples", str(samples), "--concurrency", str(INSTANCES * samples), "--sandbox", sandbox, "--agent", agent, "--out", out, "-q"]
+        options = [
+            "--samples",
+            str(samples),
+            "--concurrency",
+            str(INSTANCES * samples),
+            "--sandbox",
+            sandbox,
+            "--agent",
+            agent,
+            "--out",
+            out,
+            "-q",
+        ]
         environment = {**os.environ, "TMPDIR": str(place)}
         # a wrong count is told below
-        subprocess.run([sys.executable, "-m", "kvv", "run", "swebench", *options], check=False, env=environment, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "kvv", "run", "swebench", *options],
+            check=False,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+        )
         seconds = time.monotonic() - began
         report = json.loads(next(Path(out).glob("*/report.json")).read_text("utf-8"))
     time.sleep(WAIT_S)
     row = next(row for row in report["suites"] if row["id"] == "swebench" and row["primary"])
-    left = [line for pid in processes() - before[0] if str(place) in (line := command_line(pid)) or "kvv-sandbox-" in line]
+    left = [
+        line for pid in processes() - before[0] if str(place) in (line := command_line(pid)) or "kvv-sandbox-" in line
+    ]
     files = len(list(place.iterdir()))
     shutil.rmtree(place, ignore_errors=True)
     counted = abs(row["value"] - row["reference"]["value"]) < 1e-9
@@ -94,7 +114,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one sample of each instance")
     samples = 1 if parser.parse_args().quick else 2
-    rows = [measured(sandbox, agent, samples) for sandbox in ("bwrap", "docker", "none") if works(sandbox) for agent in agents()]
+    rows = [
+        measured(sandbox, agent, samples)
+        for sandbox in ("bwrap", "docker", "none")
+        if works(sandbox)
+        for agent in agents()
+    ]
     header = ("sandbox, agent", "instances", "as counted", "time", "processes", "mounts", "containers", "files", "")
     show(f"{INSTANCES * samples} instances at once, and what was left", header, rows)
     return any(row[-1] != "ok" for row in rows)

@@ -2,13 +2,16 @@
 
 python bench/beam.py [--quick] [--tokenizer MERGES]
 
-- *prepare*: the twenty requests of one conversation, tokenised and serialised once, against the version that does it for each question.
+- *prepare*: the twenty requests of one conversation, tokenised and serialised once, against the version that does it
+for each question.
 - *memory*: sixteen requests of a million tokens in flight, each of another conversation, in a process of their own.
-- *end to end*: 240 questions over 12 conversations (``--quick``: 40 over 2) against the reference endpoint in another process.
+- *end to end*: 240 questions over 12 conversations (``--quick``: 40 over 2) against the reference endpoint in another
+process.
 - *streams*: how late 32 streams' events come while such bodies are built and sent.
 
-The conversations are made of random words, about four bytes a token, as the public ones have. The tokeniser is the one of ``--tokenizer``
-(else of the shared data folder, KVV_SHARED); without one a regular expression counts, in both versions alike.
+The conversations are made of random words, about four bytes a token, as the public ones have. The tokeniser is the one
+of ``--tokenizer`` (else of the shared data folder, KVV_SHARED); without one a regular expression counts, in both
+versions alike.
 """
 
 from __future__ import annotations
@@ -80,9 +83,17 @@ def rows_of(conversations: int, size: int) -> list[dict[str, Any]]:
         questions = []
         for at in range(20):
             text = f"Conversation {number}, question {at}: what did I say about the matter?"
-            key = {"question_type": ABILITIES[at % 10], "question_index": at // 10, "question": text, "gold_answer": "this", "rubric": ["this"]}
+            key = {
+                "question_type": ABILITIES[at % 10],
+                "question_index": at // 10,
+                "question": text,
+                "gold_answer": "this",
+                "rubric": ["this"],
+            }
             questions.append({**key, "difficulty": "easy", "right": f"this, {number} {at}", "wrong": "nothing"})
-        found.append({"chat_id": str(number), "size": "1M", "messages": conversation(number, size), "questions": questions})
+        found.append(
+            {"chat_id": str(number), "size": "1M", "messages": conversation(number, size), "questions": questions}
+        )
     return found
 
 
@@ -125,7 +136,9 @@ def naive(row: dict[str, Any], tokenizer: Tokenizer, questions: int) -> list[byt
         messages = [*row["messages"], {"role": "user", "content": question["question"]}]
         tokens = [tokenizer.count(message["content"]) for message in messages]
         assert sum(tokens) > 0
-        bodies.append(json.dumps({"model": MODEL, "messages": messages, "max_tokens": 32_768, "temperature": 1.0}).encode())
+        bodies.append(
+            json.dumps({"model": MODEL, "messages": messages, "max_tokens": 32_768, "temperature": 1.0}).encode()
+        )
     return bodies
 
 
@@ -147,7 +160,12 @@ def prepare(tokenizer: Tokenizer, *, quick: bool) -> None:
         ("once a conversation", f"{our_wall:.2f}", ratio(20 * wall, our_wall), f"{our_cpu:.2f}"),
     ]
     header = ("version", "seconds", "faster", "processor seconds")
-    show(f"20 requests of one conversation of {BYTES // 4:,} tokens ({type(tokenizer).__name__}, {os.cpu_count()} processors)", header, rows)
+    show(
+        f"20 requests of one conversation of {BYTES // 4:,} tokens ({type(tokenizer).__name__}, {os.cpu_count()}"
+        " processors)",
+        header,
+        rows,
+    )
     print(f"{'at least' if 20 * wall >= PREPARE_TIMES * our_wall else 'LESS than'} {PREPARE_TIMES:.0f} times faster")
 
 
@@ -163,7 +181,9 @@ async def _flight(base: str, folder: Path, cases: list[Case]) -> None:
                 request = Request(body={**case.inputs["body"], "stream": True}, stream=True)
                 identity = Identity(case=case.id, sample=0, step=0, ask=number, purpose="probe")
                 body = encode(request.body)
-                received = await transport.send(request, body, identity=identity, attempt=1, rules=None, keep_frames=False)
+                received = await transport.send(
+                    request, body, identity=identity, attempt=1, rules=None, keep_frames=False
+                )
                 assert received.exchange.status == 200, received.exchange.fault
                 store.put_exchange(received, request, body)
 
@@ -180,10 +200,16 @@ def flight() -> None:
 
 
 def memory() -> None:
-    out = subprocess.run([sys.executable, "-W", "ignore", __file__, "--flight"], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-W", "ignore", __file__, "--flight"], capture_output=True, text=True, check=True
+    ).stdout
     peak = float(out)
     title = f"{IN_FLIGHT} requests of {BYTES // 4:,} tokens in flight, all of different conversations"
-    show(title, ("", "MB"), [("peak of the process", f"{peak:.0f}"), ("their bodies", f"{IN_FLIGHT * BYTES / 2**20:.0f}")])
+    show(
+        title,
+        ("", "MB"),
+        [("peak of the process", f"{peak:.0f}"), ("their bodies", f"{IN_FLIGHT * BYTES / 2**20:.0f}")],
+    )
     print(f"{'under' if peak < MEMORY_MB else 'OVER'} {MEMORY_MB} MB")
 
 
@@ -218,7 +244,19 @@ def end_to_end(*, quick: bool) -> None:
             (folder / f"beam_1m_{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
         packed = sum(len(zstandard.compress(json.dumps(row["messages"]).encode(), 3)) for row in rows)
         with served(folder) as url:
-            argv = [sys.executable, "-m", "kvv", "run", "beam", "--data", f"beam={folder}", "--base-url", url, "--model", "kimi-k3"]
+            argv = [
+                sys.executable,
+                "-m",
+                "kvv",
+                "run",
+                "beam",
+                "--data",
+                f"beam={folder}",
+                "--base-url",
+                url,
+                "--model",
+                "kimi-k3",
+            ]
             argv += ["--variant", "1M", "--judge-base-url", url, "--judge-model", "kimi-k3"]
             argv += ["--out", f"{scratch}/out", "--yes", "--concurrency", "16", "-q"]
             start = time.perf_counter()
@@ -241,9 +279,12 @@ def end_to_end(*, quick: bool) -> None:
 # --- other streams -------------------------------------------------------------------------------
 
 
-async def _streams(base: str, sink: str, folder: Path, cases: list[Case], seconds: float) -> tuple[list[float], list[float]]:
-    """Lateness of the events of STREAMS streams, and the loop's own work between two turns of a 5 ms timer (milliseconds of its thread's
-    processor time, which other programs do not change), while the cases' bodies go to another server."""
+async def _streams(
+    base: str, sink: str, folder: Path, cases: list[Case], seconds: float
+) -> tuple[list[float], list[float]]:
+    """Lateness of the events of STREAMS streams, and the loop's own work between two turns of a 5 ms timer
+    (milliseconds of its thread's processor time, which other programs do not change), while the cases' bodies go to
+    another server."""
     chunks = int(seconds * 1000 / INTERVAL_MS)
     endpoints = {
         Role.TARGET: Endpoint(role=Role.TARGET, base_url=f"{base}/c{chunks}b1i{int(INTERVAL_MS)}/v1", key=None),
@@ -257,9 +298,13 @@ async def _streams(base: str, sink: str, folder: Path, cases: list[Case], second
         async with Transport(endpoints, redactor=Redactor(), limits=Limits()) as transport:
 
             async def watch() -> None:
-                request = Request(body={"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "stream": True}, stream=True)
+                request = Request(
+                    body={"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "stream": True}, stream=True
+                )
                 identity = Identity(case="bench/stream", sample=next(number), step=0, ask=0, purpose="probe")
-                received = await transport.send(request, encode(request.body), identity=identity, attempt=1, rules=None, keep_frames=True)
+                received = await transport.send(
+                    request, encode(request.body), identity=identity, attempt=1, rules=None, keep_frames=True
+                )
                 late.extend(lateness(received.exchange.frames))
 
             async def push(case: Case) -> None:
@@ -267,7 +312,9 @@ async def _streams(base: str, sink: str, folder: Path, cases: list[Case], second
                     body = encode(case.inputs["body"])
                     request = Request(body=case.inputs["body"], role=Role.JUDGE)  # the second address, nothing else
                     identity = Identity(case=case.id, sample=next(number), step=0, ask=0, purpose="probe")
-                    received = await transport.send(request, body, identity=identity, attempt=1, rules=None, keep_frames=False)
+                    received = await transport.send(
+                        request, body, identity=identity, attempt=1, rules=None, keep_frames=False
+                    )
                     await store.drained(64 * 2**20)
                     store.put_exchange(received, request, body)
 
@@ -292,9 +339,23 @@ def streams(*, quick: bool) -> None:
             own.mkdir()
             late, ticks = asyncio.run(_streams(base, sink, own, sent, seconds))
             p99.append(quantile(late, 0.99))
-            rows.append((name, f"{quantile(late, 0.5):.1f}", f"{p99[-1]:.1f}", f"{max(late):.1f}", f"{quantile(ticks, 0.99):.1f}"))
-    show(f"{STREAMS} streams, an event every {INTERVAL_MS:.0f} ms: later than that by, ms", ("", "p50", "p99", "max", "own work p99"), rows)
-    busy = f" (without bodies it is {p99[0]:.0f} ms already: the machine has other work)" if p99[0] > LIMIT_MS / 2 else ""
+            rows.append(
+                (
+                    name,
+                    f"{quantile(late, 0.5):.1f}",
+                    f"{p99[-1]:.1f}",
+                    f"{max(late):.1f}",
+                    f"{quantile(ticks, 0.99):.1f}",
+                )
+            )
+    show(
+        f"{STREAMS} streams, an event every {INTERVAL_MS:.0f} ms: later than that by, ms",
+        ("", "p50", "p99", "max", "own work p99"),
+        rows,
+    )
+    busy = (
+        f" (without bodies it is {p99[0]:.0f} ms already: the machine has other work)" if p99[0] > LIMIT_MS / 2 else ""
+    )
     print(f"{'within' if p99[1] <= LIMIT_MS else 'BEYOND'} {LIMIT_MS:.0f} ms at the 99th percentile{busy}")
 
 

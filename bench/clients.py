@@ -176,7 +176,15 @@ def main() -> None:
         best = asyncio.run(measure(base, options.workers, 0.5 if options.quick else 1.5, 1 if options.quick else 4))
     whole, stream = best["openai"][0][0], best["openai"][1][0]
     rows = [
-        (name, f"{one[0]:,.0f}", ratio(one[0], whole), f"{one[1]:.2f}", f"{two[0] * CHUNKS:,.0f}", ratio(two[0], stream), f"{two[1]:.2f}")
+        (
+            name,
+            f"{one[0]:,.0f}",
+            ratio(one[0], whole),
+            f"{one[1]:.2f}",
+            f"{two[0] * CHUNKS:,.0f}",
+            ratio(two[0], stream),
+            f"{two[1]:.2f}",
+        )
         for name, (one, two) in best.items()
     ]
     header = ("client", "requests/s", "of openai", "CPU ms", "chunks/s", "of openai", "CPU ms/stream")

@@ -1,9 +1,10 @@
-"""Comparisons of finished runs and change points, on simulated endpoints: how often is a difference shown that is none, and how often one that is?
+"""Comparisons of finished runs and change points, on simulated endpoints: how often is a difference shown that is none,
+and how often one that is?
 
     python bench/comparing.py [--quick] [--seed N]
 
-Questions have fixed success probabilities, most of them near 0 or 1 as real ones have; every run draws anew. Each row prints what was
-asked of it; the exit code is 1 if a row falls short by more than three Monte-Carlo standard errors.
+Questions have fixed success probabilities, most of them near 0 or 1 as real ones have; every run draws anew. Each row
+prints what was asked of it; the exit code is 1 if a row falls short by more than three Monte-Carlo standard errors.
 """
 
 from __future__ import annotations
@@ -50,14 +51,34 @@ def side(name: str, p: Floats, samples: int, rng: np.random.Generator) -> Side:
             area=Area.ACCURACY,
             level=Level.SHOULD,
             cluster="",
-            samples=tuple(SampleResult(outcome=Outcome.PASS if x else Outcome.FAIL, values={"correct": float(x)}) for x in row),
+            samples=tuple(
+                SampleResult(outcome=Outcome.PASS if x else Outcome.FAIL, values={"correct": float(x)}) for x in row
+            ),
         )
         for i, row in enumerate(drawn)
     }
-    row = Row(metric="accuracy", primary=True, value=float(drawn.mean()), low=None, high=None, n=drawn.size, n_planned=drawn.size)
+    row = Row(
+        metric="accuracy",
+        primary=True,
+        value=float(drawn.mean()),
+        low=None,
+        high=None,
+        n=drawn.size,
+        n_planned=drawn.size,
+    )
     suite = SuiteResult(id="s", kind=SuiteKind.BENCHMARK, title="s", facts={}, rows=(row,), cases=cases)
     return Side(
-        run_id=name, date="", vendor=name, model="m", base_url="", kvv_version="", profile="", surface="", preset="", verdict="", suites={"s": suite}
+        run_id=name,
+        date="",
+        vendor=name,
+        model="m",
+        base_url="",
+        kvv_version="",
+        profile="",
+        surface="",
+        preset="",
+        verdict="",
+        suites={"s": suite},
     )
 
 
@@ -82,10 +103,34 @@ def comparisons(rng: np.random.Generator, runs: int) -> list[Asked]:
             eight += len(compare([side(str(i), p, samples, rng) for i in range(8)], rng).quality[0].groups) > 1
         what = f"{n} questions x {samples}"
         found += [
-            Asked(name=f"{what}: two equal runs are told apart", measured=alarms / runs, bound=0.05, least=False, runs=runs),
-            Asked(name=f"{what}: eight equal runs are not one tie group", measured=eight / few, bound=0.05, least=False, runs=few),
-            Asked(name=f"{what}: the 95 % interval holds the true difference", measured=covered / runs, bound=0.95, least=True, runs=runs),
-            Asked(name=f"{what}: a loss of {100 * loss:g} points is shown", measured=seen / runs, bound=0.8, least=True, runs=runs),
+            Asked(
+                name=f"{what}: two equal runs are told apart",
+                measured=alarms / runs,
+                bound=0.05,
+                least=False,
+                runs=runs,
+            ),
+            Asked(
+                name=f"{what}: eight equal runs are not one tie group",
+                measured=eight / few,
+                bound=0.05,
+                least=False,
+                runs=few,
+            ),
+            Asked(
+                name=f"{what}: the 95 % interval holds the true difference",
+                measured=covered / runs,
+                bound=0.95,
+                least=True,
+                runs=runs,
+            ),
+            Asked(
+                name=f"{what}: a loss of {100 * loss:g} points is shown",
+                measured=seen / runs,
+                bound=0.8,
+                least=True,
+                runs=runs,
+            ),
         ]
     return found
 
@@ -101,8 +146,20 @@ def changes(rng: np.random.Generator, runs: int) -> list[Asked]:
         found += bool(places)
         near += any(abs(place - 20) <= 2 for place in places)
     return [
-        Asked(name="30 nights of 500 questions without a change show one", measured=false / runs, bound=0.01, least=False, runs=runs),
-        Asked(name="a fall from 90 to 86 after 20 nights is shown ten nights later", measured=found / runs, bound=0.95, least=True, runs=runs),
+        Asked(
+            name="30 nights of 500 questions without a change show one",
+            measured=false / runs,
+            bound=0.01,
+            least=False,
+            runs=runs,
+        ),
+        Asked(
+            name="a fall from 90 to 86 after 20 nights is shown ten nights later",
+            measured=found / runs,
+            bound=0.95,
+            least=True,
+            runs=runs,
+        ),
         Asked(name="... and placed within two nights", measured=near / runs, bound=0.85, least=True, runs=runs),
     ]
 
@@ -123,7 +180,10 @@ def main() -> int:
         rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)
         print(f"\n{title}: {runs // scale} runs, {time.perf_counter() - began:.0f} s")
         for row in rows:
-            print(f"  {'ok   ' if row.ok else 'SHORT'} {row.measured:7.4f}  {'>=' if row.least else '<='} {row.bound:<6g} {row.name}")
+            print(
+                f"  {'ok   ' if row.ok else 'SHORT'} {row.measured:7.4f}  {'>=' if row.least else '<='} {row.bound:<6g}"
+                f" {row.name}"
+            )
             short = short or not row.ok
     return int(short)
 

@@ -1,7 +1,9 @@
-"""Pictures: peak memory of whole runs over 216 and 1,730 cases with a picture each, and what preparing them costs the event loop.
+"""Pictures: peak memory of whole runs over 216 and 1,730 cases with a picture each, and what preparing them costs the
+event loop.
 
-Each run is a process of its own against a reference endpoint in another. Bounds: flat (the longer run within 1.25 times the shorter);
-while pictures are prepared, a coroutine that wants to run every millisecond waits at most 50 ms more at the 99th percentile.
+Each run is a process of its own against a reference endpoint in another. Bounds: flat (the longer run within 1.25 times
+the shorter); while pictures are prepared, a coroutine that wants to run every millisecond waits at most 50 ms more at
+the 99th percentile.
 """
 
 from __future__ import annotations
@@ -37,14 +39,22 @@ def noisy(number: int, side: int, form: str = "PNG") -> bytes:
     """A picture that does not compress: side x side grey pixels."""
     buffer = io.BytesIO()
     pixels = hashlib.shake_128(str(number).encode()).digest(side * side)
-    Image.frombytes("L", (side, side), pixels).convert("RGB" if form == "JPEG" else "L").save(buffer, form, compress_level=1)
+    Image.frombytes("L", (side, side), pixels).convert("RGB" if form == "JPEG" else "L").save(
+        buffer, form, compress_level=1
+    )
     return buffer.getvalue()
 
 
 def write_rows(path: Path, n: int, side: int) -> None:
     """In the hub's own layout: a struct of bytes and path, a hundred rows in a group."""
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    fields = [("dataset", pa.string()), ("question", pa.string()), ("question_type", pa.string()), ("answer", pa.list_(pa.string())), ("image", kind)]
+    fields = [
+        ("dataset", pa.string()),
+        ("question", pa.string()),
+        ("question_type", pa.string()),
+        ("answer", pa.list_(pa.string())),
+        ("image", kind),
+    ]
     schema = pa.schema(fields)
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, n, 100):
@@ -77,15 +87,46 @@ def whole_run(url: str, folder: Path, n: int, side: int, preset: str) -> list[ob
     path = folder / f"{n}.parquet"
     if not path.exists():
         write_rows(path, n, side)
-    argv = [sys.executable, "-W", "ignore", __file__, "--child", "run", "ocrbench", "--data", f"ocrbench={path}", "--base-url", url]
-    argv += ["--model", "kimi-k3", "--concurrency", "16", "--out", str(folder / "out"), "-q", *(["--preset", "kvv"] if preset else [])]
+    argv = [
+        sys.executable,
+        "-W",
+        "ignore",
+        __file__,
+        "--child",
+        "run",
+        "ocrbench",
+        "--data",
+        f"ocrbench={path}",
+        "--base-url",
+        url,
+    ]
+    argv += [
+        "--model",
+        "kimi-k3",
+        "--concurrency",
+        "16",
+        "--out",
+        str(folder / "out"),
+        "-q",
+        *(["--preset", "kvv"] if preset else []),
+    ]
     started = time.perf_counter()
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, "KVV_CACHE": str(folder / "cache")})
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=True, env={**os.environ, "KVV_CACHE": str(folder / "cache")}
+    )
     seconds = time.perf_counter() - started
     code, peak = done.stdout.split()[-2:]
     store = max((folder / "out").glob("*/store.sqlite"), key=lambda place: place.stat().st_mtime)
     megabytes = path.stat().st_size / 2**20
-    return [preset or "as they are", n, f"{megabytes:.0f}", f"{float(peak):.0f}", f"{store.stat().st_size / 2**20:.0f}", f"{n / seconds:.0f}", code]
+    return [
+        preset or "as they are",
+        n,
+        f"{megabytes:.0f}",
+        f"{float(peak):.0f}",
+        f"{store.stat().st_size / 2**20:.0f}",
+        f"{n / seconds:.0f}",
+        code,
+    ]
 
 
 def memory(n: int, side: int) -> bool:
@@ -97,7 +138,11 @@ def memory(n: int, side: int) -> bool:
             ratio = float(str(pair[1][3])) / float(str(pair[0][3]))
             flat = flat and ratio <= FLAT
             rows += [[*pair[0], ""], [*pair[1], f"{ratio:.2f}x"]]
-    show("whole runs", ["pictures", "cases", "data MB", "peak MB", "store MB", "cases/s", "exit", "peak, longer/shorter"], rows)
+    show(
+        "whole runs",
+        ["pictures", "cases", "data MB", "peak MB", "store MB", "cases/s", "exit", "peak, longer/shorter"],
+        rows,
+    )
     return flat
 
 
@@ -105,7 +150,8 @@ def memory(n: int, side: int) -> bool:
 
 
 async def stalls(work: list[Any], *, naive: bool = False) -> float:
-    """The 99th percentile in ms of how much later than a millisecond a coroutine wakes while the work goes on in threads, two at a time.
+    """The 99th percentile in ms of how much later than a millisecond a coroutine wakes while the work goes on in
+    threads, two at a time.
 
     ``naive``: on the event loop itself; without work: how late it is on this machine anyway.
     """
@@ -152,7 +198,17 @@ def preparing(n: int) -> bool:
             on_loop = asyncio.run(stalls([body(picture, form) for picture in pictures], naive=True))
             size = len(encoded(SHELF.read(pictures[0]), form).data) / 1024
             sound = sound and late - idle <= STALL_MS
-            rows.append([f"{side} x {side}", form.value, f"{size:.0f}", f"{each:.1f}", f"{idle:.1f}", f"{late:.1f}", f"{on_loop:.1f}"])
+            rows.append(
+                [
+                    f"{side} x {side}",
+                    form.value,
+                    f"{size:.0f}",
+                    f"{each:.1f}",
+                    f"{idle:.1f}",
+                    f"{late:.1f}",
+                    f"{on_loop:.1f}",
+                ]
+            )
     header = ["pixels", "form", "kB sent", "ms each", "idle", "in threads", "on the loop"]
     show("preparing pictures; how late the event loop is, p99 ms", header, rows)
     return sound

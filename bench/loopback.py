@@ -23,7 +23,9 @@ SERVER_CPU, CLIENT_CPU = 1, 0
 HEAD = {"id": "chatcmpl-" + "0123456789abcdef01234567", "created": 1_760_000_000, "model": MODEL}
 ROUTE = re.compile(rb"/c(\d+)(?:b(\d+))?(?:i(\d+))?/")
 ACCOUNTING = b"x-msh-usage-prompt-tokens: 20\r\nx-msh-usage-cached-tokens: 0\r\n"
-STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n" + ACCOUNTING + b"transfer-encoding: chunked\r\n\r\n"
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n" + ACCOUNTING + b"transfer-encoding: chunked\r\n\r\n"
+)
 
 
 def usage(tokens: int) -> dict[str, object]:
@@ -34,9 +36,18 @@ def usage(tokens: int) -> dict[str, object]:
 def answer() -> bytes:
     """One completion of about 2 kB, with its head. Like the streams it keeps every rule of profile kimi-k3."""
     message = {"role": "assistant", "content": " ".join(f"word{number * 7919 % 1000:03}" for number in range(210))}
-    body = {**HEAD, "object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage(480)}
+    body = {
+        **HEAD,
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": usage(480),
+    }
     data = json.dumps(body).encode()
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b" % (ACCOUNTING, len(data), data)
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b" % (
+        ACCOUNTING,
+        len(data),
+        data,
+    )
 
 
 def events(chunks: int) -> Iterator[bytes]:
@@ -95,7 +106,9 @@ class BareProtocol(asyncio.Protocol):
                 return
             self.buffer = b""
             lower = self.head.lower()
-            length = int(lower.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0]) if b"content-length:" in lower else 0
+            length = (
+                int(lower.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0]) if b"content-length:" in lower else 0
+            )
             self.missing = length - len(rest)
             self.start = rest[:1000] + rest[-1000:]
         if self.missing < 2000:

@@ -1,4 +1,5 @@
-"""Peak memory: 50 concurrent streams of 98,000 chunks each, and 1,000 against 100,000 samples through the whole pipeline.
+"""Peak memory: 50 concurrent streams of 98,000 chunks each, and 1,000 against 100,000 samples through the whole
+pipeline.
 
 Each figure comes from a process of its own. Bounds: under 500 MB; flat (the longer run within 1.25 times the shorter).
 """
@@ -52,7 +53,18 @@ async def run(base: str, folder: Path, *, chunks: int, samples: int, workers: in
 
 def child(chunks: int, samples: int, workers: int) -> tuple[float, float]:
     """Peak MB and seconds of one run in its own process."""
-    argv = [sys.executable, "-W", "ignore", __file__, "--chunks", str(chunks), "--samples", str(samples), "--workers", str(workers)]
+    argv = [
+        sys.executable,
+        "-W",
+        "ignore",
+        __file__,
+        "--chunks",
+        str(chunks),
+        "--samples",
+        str(samples),
+        "--workers",
+        str(workers),
+    ]
     started = time.perf_counter()
     out = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     return float(out), time.perf_counter() - started
@@ -67,7 +79,9 @@ def main() -> None:
     if options.samples:
         pin(CLIENT_CPU)
         with bare_server() as base, tempfile.TemporaryDirectory() as folder:
-            asyncio.run(run(base, Path(folder), chunks=options.chunks, samples=options.samples, workers=options.workers))
+            asyncio.run(
+                run(base, Path(folder), chunks=options.chunks, samples=options.samples, workers=options.workers)
+            )
         print(peak_mb())
         return
     scale = 10 if options.quick else 1
@@ -80,7 +94,10 @@ def main() -> None:
     streams, few, many = (peak for peak, _ in found.values())
     rows = [(name, f"{peak:.0f}", f"{peak / few:.2f}x", f"{seconds:.0f}") for name, (peak, seconds) in found.items()]
     show("peak memory of the whole pipeline, store on", ("run", "MB", "of 1,000 samples", "seconds"), rows)
-    print(f"streams: {'under' if streams < LIMIT_MB else 'OVER'} {LIMIT_MB} MB; samples: {'flat' if many <= FLAT * few else 'GROWING'}")
+    print(
+        f"streams: {'under' if streams < LIMIT_MB else 'OVER'} {LIMIT_MB} MB; samples:"
+        f" {'flat' if many <= FLAT * few else 'GROWING'}"
+    )
 
 
 if __name__ == "__main__":

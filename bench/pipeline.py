@@ -43,12 +43,18 @@ class Pipeline:
         self.findings = 0
 
     async def ask(self, *, stream: bool) -> None:
-        body = {"model": MODEL, "messages": MESSAGES, **({"stream": True, "stream_options": {"include_usage": True}} if stream else {})}
+        body = {
+            "model": MODEL,
+            "messages": MESSAGES,
+            **({"stream": True, "stream_options": {"include_usage": True}} if stream else {}),
+        }
         request = Request(body=body, stream=stream)
         encoded = encode(body)
         identity = Identity(case="bench/sample", sample=next(self._number), step=0, ask=0, purpose="probe")
         rules = rules_for(self._profile, request) if self._profile else None
-        received = await self._transport.send(request, encoded, identity=identity, attempt=1, rules=rules, keep_frames=False)
+        received = await self._transport.send(
+            request, encoded, identity=identity, attempt=1, rules=rules, keep_frames=False
+        )
         self.findings += len(received.findings)
         verdict = judge(identity, assess(received.exchange, received.observation).standing, received.observation.answer)
         if self._store is not None:
@@ -61,7 +67,13 @@ def judge(identity: Identity, standing: Standing, answer: str) -> Verdict:
     assert standing is Standing.ANSWERED, standing
     right = bool(answer)
     outcome = Outcome.PASS if right else Outcome.FAIL
-    return Verdict(case=identity.case, sample=identity.sample, outcome=outcome, values={"right": float(right)}, facts={"length": len(answer)})
+    return Verdict(
+        case=identity.case,
+        sample=identity.sample,
+        outcome=outcome,
+        values={"right": float(right)},
+        facts={"length": len(answer)},
+    )
 
 
 @asynccontextmanager
@@ -74,7 +86,9 @@ async def pipeline(base: str, profile: str, store: Store | None) -> AsyncIterato
             print(f"note: {run.findings} findings on the bare server's answers (profile {profile})")
 
 
-async def measure(base: str, folder: Path, workers: int, seconds: float, rounds: int) -> dict[str, list[tuple[float, float]]]:
+async def measure(
+    base: str, folder: Path, workers: int, seconds: float, rounds: int
+) -> dict[str, list[tuple[float, float]]]:
     stores = {profile: Store.create(folder / f"{profile}.sqlite", {}) for profile in ("openai", "kimi-k3")}
     clients = {
         "bare openai client": lambda: openai_client(base, workers),
@@ -105,10 +119,20 @@ def main() -> None:
     options = parser.parse_args()
     pin(CLIENT_CPU)
     with bare_server() as base, tempfile.TemporaryDirectory() as folder:
-        best = asyncio.run(measure(base, Path(folder), options.workers, 0.7 if options.quick else 2.5, 1 if options.quick else 3))
+        best = asyncio.run(
+            measure(base, Path(folder), options.workers, 0.7 if options.quick else 2.5, 1 if options.quick else 3)
+        )
     whole, stream = (column[0] for column in best["bare openai client"])
     rows = [
-        (name, f"{one[0]:,.0f}", ratio(one[0], whole), f"{one[1]:.2f}", f"{two[0] * CHUNKS:,.0f}", ratio(two[0], stream), f"{two[1]:.2f}")
+        (
+            name,
+            f"{one[0]:,.0f}",
+            ratio(one[0], whole),
+            f"{one[1]:.2f}",
+            f"{two[0] * CHUNKS:,.0f}",
+            ratio(two[0], stream),
+            f"{two[1]:.2f}",
+        )
         for name, (one, two) in best.items()
     ]
     header = ("client", "requests/s", "of openai", "CPU ms", "chunks/s", "of openai", "CPU ms/stream")
@@ -118,7 +142,10 @@ def main() -> None:
         kept = requests >= whole and streams >= 4 * stream and cpu <= CPU_LIMIT_MS
         share = ratio(cpu, best["bare openai client"][0][1])
         words = "keeps" if kept else "MISSES"
-        print(f"{name}: {words} the bounds (requests 1x, chunks 4x, {CPU_LIMIT_MS} ms of CPU a sample); CPU {share} of the bare openai client's")
+        print(
+            f"{name}: {words} the bounds (requests 1x, chunks 4x, {CPU_LIMIT_MS} ms of CPU a sample); CPU {share} of"
+            " the bare openai client's"
+        )
 
 
 if __name__ == "__main__":

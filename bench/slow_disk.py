@@ -1,9 +1,9 @@
 """Does a slow disk or a large commit delay a stream?
 
-32 streams bring an event every 10 ms while other workers store samples: on an idle store, on one whose every commit takes
-a second, and with large bodies (1 MB each, all different) to compress and commit. Shown is how much later than its 10 ms an
-event came, over all gaps of all streams, and how late the event loop ran its own 5 ms timer. Bound: 50 ms at the 99th percentile.
-As in a real run, and unlike the other benches, the process is not kept on one core.
+32 streams bring an event every 10 ms while other workers store samples: on an idle store, on one whose every commit
+takes a second, and with large bodies (1 MB each, all different) to compress and commit. Shown is how much later than
+its 10 ms an event came, over all gaps of all streams, and how late the event loop ran its own 5 ms timer. Bound: 50 ms
+at the 99th percentile. As in a real run, and unlike the other benches, the process is not kept on one core.
 """
 
 from __future__ import annotations
@@ -64,10 +64,14 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-async def scenario(base: str, path: Path, *, commit_s: float, padding: int, seconds: float) -> tuple[list[float], list[float], int]:
+async def scenario(
+    base: str, path: Path, *, commit_s: float, padding: int, seconds: float
+) -> tuple[list[float], list[float], int]:
     """Lateness of the events, lateness of the loop, samples stored."""
     chunks = int(seconds * 1000 / INTERVAL_MS)
-    endpoints = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=f"{base}/c{chunks}b1i{int(INTERVAL_MS)}/v1", key=None)}
+    endpoints = {
+        Role.TARGET: Endpoint(role=Role.TARGET, base_url=f"{base}/c{chunks}b1i{int(INTERVAL_MS)}/v1", key=None)
+    }
     late: list[float] = []
     loop_late: list[float] = []
     number = count()
@@ -80,7 +84,9 @@ async def scenario(base: str, path: Path, *, commit_s: float, padding: int, seco
 
     async def ask(transport: Transport, *, stream: bool, text: str) -> None:
         messages = [{"role": "user", "content": text}]
-        request = Request(body={"model": MODEL, "messages": messages, **({"stream": True} if stream else {})}, stream=stream)
+        request = Request(
+            body={"model": MODEL, "messages": messages, **({"stream": True} if stream else {})}, stream=stream
+        )
         encoded = encode(request.body)
         identity = Identity(case="bench/sample", sample=next(number), step=0, ask=0, purpose="probe")
         rules = rules_for(profile, request)
@@ -134,9 +140,18 @@ def main() -> None:
     rows = []
     with bare_server() as base, tempfile.TemporaryDirectory() as folder:
         for place, (name, how) in enumerate(cases.items()):
-            late, loop_late, stored = asyncio.run(scenario(base, Path(folder) / f"{place}.sqlite", seconds=seconds, **how))
+            late, loop_late, stored = asyncio.run(
+                scenario(base, Path(folder) / f"{place}.sqlite", seconds=seconds, **how)
+            )
             figures = (quantile(late, 0.5), quantile(late, 0.99), max(late), quantile(loop_late, 0.99))
-            rows.append((name, *(f"{figure:.1f}" for figure in figures), f"{figures[1] / float(rows[0][2] if rows else figures[1]):.2f}x", stored))
+            rows.append(
+                (
+                    name,
+                    *(f"{figure:.1f}" for figure in figures),
+                    f"{figures[1] / float(rows[0][2] if rows else figures[1]):.2f}x",
+                    stored,
+                )
+            )
     header = ("store", "late p50 ms", "p99 ms", "max ms", "loop p99 ms", "p99 of the first", "samples")
     show(f"{STREAMS} streams, an event every {INTERVAL_MS:g} ms", header, rows)
     worst = max(float(row[2]) for row in rows)

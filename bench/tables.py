@@ -11,7 +11,11 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) ->
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     print(f"\n{title}")
     for first, *others in cells:
-        print("  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]))
+        print(
+            "  ".join(
+                [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+            )
+        )
 
 
 def ratio(value: float, base: float) -> str:

@@ -2,9 +2,10 @@
 
     python bench/verdicts.py [--quick] [--seed N]
 
-Simulated vendors answer questions with fixed success probabilities, fresh draws in every run. OCRBench's are bimodal (a beta
-distribution) and calibrated so that passes of 1,000 questions vary with sd .0027 around .9076, as twenty recorded passes did. Every row
-prints what was asked of it; the exit code is 1 if a row falls short. Decisions come from kvv.decision and kvv.stats, nothing is restated here.
+Simulated vendors answer questions with fixed success probabilities, fresh draws in every run. OCRBench's are bimodal (a
+beta distribution) and calibrated so that passes of 1,000 questions vary with sd .0027 around .9076, as twenty recorded
+passes did. Every row prints what was asked of it; the exit code is 1 if a row falls short. Decisions come from
+kvv.decision and kvv.stats, nothing is restated here.
 """
 
 from __future__ import annotations
@@ -49,12 +50,22 @@ class Row:
 def at_least(name: str, measured: float, limit: float, runs: int = 0) -> Row:
     """``runs``: allow three Monte-Carlo standard errors, for a rate that should lie at the limit itself."""
     room = 3 * (limit * (1 - limit) / runs) ** 0.5 if runs else 0.0
-    return Row(name=name, measured=measured, asked=f">= {limit:g}" + (f" - {room:.3f}" if runs else ""), ok=measured >= limit - room)
+    return Row(
+        name=name,
+        measured=measured,
+        asked=f">= {limit:g}" + (f" - {room:.3f}" if runs else ""),
+        ok=measured >= limit - room,
+    )
 
 
 def at_most(name: str, measured: float, limit: float, runs: int = 0) -> Row:
     room = 3 * (limit * (1 - limit) / runs) ** 0.5 if runs else 0.0
-    return Row(name=name, measured=measured, asked=f"<= {limit:g}" + (f" + {room:.3f}" if runs else ""), ok=measured <= limit + room)
+    return Row(
+        name=name,
+        measured=measured,
+        asked=f"<= {limit:g}" + (f" + {room:.3f}" if runs else ""),
+        ok=measured <= limit + room,
+    )
 
 
 def shown(name: str, measured: float) -> Row:
@@ -62,7 +73,9 @@ def shown(name: str, measured: float) -> Row:
 
 
 def bimodal(mean: float, noise: float, n: int, rng: np.random.Generator) -> Floats:
-    """Success probabilities with E[p] = mean and E[p(1-p)] = noise: Beta(m s, (1-m) s) with s/(s+1) = noise/(m(1-m))."""
+    """Success probabilities with E[p] = mean and E[p(1-p)] = noise: Beta(m s, (1-m) s) with s/(s+1) =
+    noise/(m(1-m)).
+    """
     share = noise / (mean * (1 - mean))
     s = share / (1 - share)
     return np.asarray(rng.beta(mean * s, (1 - mean) * s, n), dtype=np.float64)
@@ -112,16 +125,30 @@ def single(rng: np.random.Generator, runs: int) -> list[Row]:
     design = Design(n=OCR_N, sigma2=float((p * (1 - p)).mean()))
     bad = margin + failing_difference(design, margin, alpha=ALPHA, power=0.95)
     rows = [
-        Row(name="mean of 20 passes of an OCRBench-sized set", measured=mean, asked="about .9076", ok=abs(mean - OCR_MEAN) < 0.003),
+        Row(
+            name="mean of 20 passes of an OCRBench-sized set",
+            measured=mean,
+            asked="about .9076",
+            ok=abs(mean - OCR_MEAN) < 0.003,
+        ),
         # a sample sd of 20 scatters by a sixth: three times that
-        Row(name="sd of 20 passes of an OCRBench-sized set", measured=sd, asked="about .0027", ok=abs(sd - OCR_SD) < OCR_SD / 2),
+        Row(
+            name="sd of 20 passes of an OCRBench-sized set",
+            measured=sd,
+            asked="about .0027",
+            ok=abs(sd - OCR_SD) < OCR_SD / 2,
+        ),
     ]
 
     def decided(vendor: Floats) -> tuple[float, float, float]:
         b, c = tables(vendor, p, runs, rng)
         low, high = tango_limits(b, c, OCR_N, z)
         truth = float((vendor - p).mean())
-        return float((low > -margin).mean()), float((high < -margin).mean()), float(((low <= truth) & (truth <= high)).mean())
+        return (
+            float((low > -margin).mean()),
+            float((high < -margin).mean()),
+            float(((low <= truth) & (truth <= high)).mean()),
+        )
 
     passed, failed, covered = decided(p)
     rows.append(at_least(f"identical vendor passes, margin {100 * margin:g} points", passed, 0.95))
@@ -165,7 +192,10 @@ def repeats(rng: np.random.Generator, runs: int) -> list[Row]:
         sums = [ClusterSum(n=1, total=float(d)) for d in v - r]
         t = clustered_mean(sums).interval(0.9)
         noise = (v * (1 - v) + r * (1 - r)) / 31
-        cases = [PairedCase(vendor=float(a), reference=float(b), variance=float(e)) for a, b, e in zip(v, r, noise, strict=True)]
+        cases = [
+            PairedCase(vendor=float(a), reference=float(b), variance=float(e))
+            for a, b, e in zip(v, r, noise, strict=True)
+        ]
         used = paired_difference(cases, rng, 0.9).interval
         for name, interval in (("t", t), ("BCa", bca_interval(sums, rng, 0.9, draws=2000)), (USED, used)):
             inside[name] += interval is not None and interval.low <= 0 <= interval.high
@@ -210,7 +240,9 @@ def release_suites(rng: np.random.Generator) -> list[Simulated]:
         Simulated(id="ocrbench", p=ocr_questions(rng), samples=1, draw=binary),
         Simulated(id="mmmu_pro", p=bimodal(0.82, 0.1476 * 0.2, 1730, rng), samples=1, draw=binary),
         Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=32, draw=binary, key="correct"),
-        Simulated(id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 2000, rng), samples=1, draw=binary, key="triggered", runs=5),
+        Simulated(
+            id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 2000, rng), samples=1, draw=binary, key="triggered", runs=5
+        ),
         Simulated(id="swebench", p=bimodal(0.65, 0.2275 * 0.2, 500, rng), samples=1, draw=binary),
         Simulated(id="beam", p=bimodal(0.31, 0.05, 700, rng), samples=1, draw=graded),
     ]
@@ -260,11 +292,17 @@ def row_of(suite: Simulated, verdicts: list[tuple[Case, Verdict]]) -> Stat:
 
 
 def judge(
-    policy: Policy, suites: list[Simulated], worse: dict[str, Floats], rng: np.random.Generator, *, looks: Mapping[str, LookPlan] | None = None
+    policy: Policy,
+    suites: list[Simulated],
+    worse: dict[str, Floats],
+    rng: np.random.Generator,
+    *,
+    looks: Mapping[str, LookPlan] | None = None,
 ) -> Judged:
     """One run of the whole policy; ``worse`` gives a suite other success probabilities than the official endpoint's.
 
-    Suites with ``looks`` are asked part by part and end where ``decide_look`` ends them, as a run with ``--early-stop`` does.
+    Suites with ``looks`` are asked part by part and end where ``decide_look`` ends them, as a run with ``--early-stop``
+    does.
     """
     collector = Collector(policy, [SuiteRun(id=s.id, kind=SuiteKind.BENCHMARK) for s in suites], date(2026, 1, 1))
     seed = int(rng.integers(2**31))
@@ -282,7 +320,12 @@ def judge(
         asked[suite.id] = len(verdicts)
         stats.append(row_of(suite, verdicts))
     decision = decide(collector, Evidence(stats=stats, references=references, looks=taken), np.random.default_rng(seed))
-    return Judged(outcome=decision.outcome, gates={gate.id.split("/")[0]: gate.decision for gate in decision.gates}, asked=asked, looks=taken)
+    return Judged(
+        outcome=decision.outcome,
+        gates={gate.id.split("/")[0]: gate.decision for gate in decision.gates},
+        asked=asked,
+        looks=taken,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +356,10 @@ def look_by_look(
             collector.add(*seen[-1])
         look = Look(number=number, fractions=plan.fractions, planned=plan.planned)
         evidence = Evidence(references=references, looks={suite.id: look})
-        if decide_look([row_of(suite, seen)], collector, evidence, np.random.default_rng(seed)).decision is not Outcome.INCONCLUSIVE:
+        if (
+            decide_look([row_of(suite, seen)], collector, evidence, np.random.default_rng(seed)).decision
+            is not Outcome.INCONCLUSIVE
+        ):
             return seen, look
     for case in plan.order(last - 1):
         seen.append((case, known[case.id, case.sample]))
@@ -337,12 +383,19 @@ def item_of(suite: Simulated) -> PlannedSuite:
     context = Context(model="m", profile=load_profile("kimi-k3"), settings=Settings(samples=suite.samples))
     cases = [case for case, verdict in vendor_run(suite, suite.p, np.random.default_rng(0)) if verdict.sample == 0]
     return PlannedSuite(
-        suite=real, context=context, cases=cases, samples={case.id: suite.samples for case in cases}, prompt_tokens=0, completion_tokens=0
+        suite=real,
+        context=context,
+        cases=cases,
+        samples={case.id: suite.samples for case in cases},
+        prompt_tokens=0,
+        completion_tokens=0,
     )
 
 
 def early(rng: np.random.Generator, runs: int) -> list[Row]:
-    """Five O'Brien-Fleming looks at OCRBench against one at the end, by the functions that a run with ``--early-stop`` calls."""
+    """Five O'Brien-Fleming looks at OCRBench against one at the end, by the functions that a run with ``--early-stop``
+    calls.
+    """
     margin = _margin("ocrbench")
     policy = quality_only("release")
     p = ocr_questions(rng)
@@ -367,7 +420,9 @@ def early(rng: np.random.Generator, runs: int) -> list[Row]:
         at_most("five looks: vendor at the margin passes", at_margin, 0.05, runs),
         at_least(f"five looks: vendor {100 * bad:.2f} points worse fails", caught, 0.95, runs),
         at_least("five looks: questions saved, that vendor", saved_bad, 0.01),
-        at_most("runs that a look ended and the end of the run decides otherwise", split + at_margin_split + bad_split, 0),
+        at_most(
+            "runs that a look ended and the end of the run decides otherwise", split + at_margin_split + bad_split, 0
+        ),
     ]
 
 
@@ -385,7 +440,12 @@ def whole(rng: np.random.Generator, runs: int) -> list[Row]:
     for title, plans in (("release", None), ("release, early stop", looks)):
         found = [judge(policy, suites, {}, rng, looks=plans) for _ in range(runs)]
         for suite in suites:
-            rows.append(shown(f"{title}: {suite.id} passes an identical vendor", sum(one.gates[suite.id] is Outcome.PASS for one in found) / runs))
+            rows.append(
+                shown(
+                    f"{title}: {suite.id} passes an identical vendor",
+                    sum(one.gates[suite.id] is Outcome.PASS for one in found) / runs,
+                )
+            )
         passed = sum(one.outcome is Outcome.PASS for one in found) / runs
         failed = sum(one.outcome is Outcome.FAIL for one in found) / runs
         rows.append(at_least(f"{title}: whole policy passes an identical vendor", passed, 0.90))
@@ -393,7 +453,9 @@ def whole(rng: np.random.Generator, runs: int) -> list[Row]:
         if plans:
             planned = sum(plan.planned for plan in plans.values())
             asked = sum(one.asked[suite] for one in found for suite in plans) / runs
-            rows.append(at_least(f"{title}: samples saved where looks are taken, identical vendor", 1 - asked / planned, 0.20))
+            rows.append(
+                at_least(f"{title}: samples saved where looks are taken, identical vendor", 1 - asked / planned, 0.20)
+            )
     broken = {s.id: spread(s.p, 0.06, rng) for s in suites if s.id == "ocrbench"}
     few = max(10, runs // 4)
     caught = sum(judge(policy, suites, broken, rng).outcome is Outcome.FAIL for _ in range(few)) / few
@@ -402,19 +464,35 @@ def whole(rng: np.random.Generator, runs: int) -> list[Row]:
 
 
 def nightly(rng: np.random.Generator, runs: int) -> list[Row]:
-    """The nightly policy at the nightly tier's numbers of questions (BEAM: eight conversations), on nights on which nothing changed."""
+    """The nightly policy at the nightly tier's numbers of questions (BEAM: eight conversations), on nights on which
+    nothing changed.
+    """
     policy = quality_only("nightly")
     suites = [
         Simulated(id="ocrbench", p=ocr_questions(rng)[:200], samples=1, draw=binary),
         Simulated(id="mmmu_pro", p=bimodal(0.82, 0.1476 * 0.2, 60, rng), samples=1, draw=binary),
         Simulated(id="aime2025", p=bimodal(0.9, 0.07, 30, rng), samples=4, draw=binary, key="correct"),
-        Simulated(id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 500, rng), samples=1, draw=binary, key="triggered", runs=5),
+        Simulated(
+            id="toolcall", p=bimodal(0.55, 0.2475 * 0.4, 500, rng), samples=1, draw=binary, key="triggered", runs=5
+        ),
         Simulated(id="swebench", p=bimodal(0.65, 0.2275 * 0.2, 10, rng), samples=1, draw=binary),
         Simulated(id="beam", p=bimodal(0.31, 0.05, 160, rng), samples=1, draw=graded),
     ]
     found = [judge(policy, suites, {}, rng) for _ in range(runs)]
-    rows = [shown(f"nightly: {s.id} passes an unchanged vendor", sum(one.gates[s.id] is Outcome.PASS for one in found) / runs) for s in suites]
-    rows.append(at_least("nightly: whole policy passes an unchanged vendor", sum(one.outcome is Outcome.PASS for one in found) / runs, 0.90, runs))
+    rows = [
+        shown(
+            f"nightly: {s.id} passes an unchanged vendor", sum(one.gates[s.id] is Outcome.PASS for one in found) / runs
+        )
+        for s in suites
+    ]
+    rows.append(
+        at_least(
+            "nightly: whole policy passes an unchanged vendor",
+            sum(one.outcome is Outcome.PASS for one in found) / runs,
+            0.90,
+            runs,
+        )
+    )
     rows.append(at_most("nightly: false alarms", sum(one.outcome is Outcome.FAIL for one in found) / runs, 0.01, runs))
     return rows
 
@@ -441,8 +519,12 @@ def instances_lost(p: Floats, loss: float, rng: np.random.Generator) -> Floats:
     return out
 
 
-def rerun_suites(rng: np.random.Generator) -> list[tuple[Simulated, Callable[[Floats, float, np.random.Generator], Floats]]]:
-    """The nightly tier's regression suites, with how each loses. SWE: nine instances that were always solved and one in two minds."""
+def rerun_suites(
+    rng: np.random.Generator,
+) -> list[tuple[Simulated, Callable[[Floats, float, np.random.Generator], Floats]]]:
+    """The nightly tier's regression suites, with how each loses. SWE: nine instances that were always solved and one in
+    two minds.
+    """
     nine = np.array([1.0] * 9 + [0.5])
     return [
         (Simulated(id="ocrbench", p=ocr_questions(rng)[:200], samples=1, draw=binary), concentrated),
@@ -454,7 +536,9 @@ def rerun_suites(rng: np.random.Generator) -> list[tuple[Simulated, Callable[[Fl
 
 
 def regression(rng: np.random.Generator, runs: int) -> list[Row]:
-    """Each regression gate of ``nightly`` alone: an unchanged vendor, the very same answers, and a vendor that lost what ``detect`` says."""
+    """Each regression gate of ``nightly`` alone: an unchanged vendor, the very same answers, and a vendor that lost
+    what ``detect`` says.
+    """
     policy = quality_only("nightly")
     counts: dict[tuple[str, str], list[Outcome]] = {}
     for _ in range(runs):
@@ -464,7 +548,9 @@ def regression(rng: np.random.Generator, runs: int) -> list[Row]:
                 raise RuntimeError(f"nightly states no loss for {suite.id}")
             worse = lose(suite.p, entry.detect, rng)
             for title, p in (("unchanged", suite.p), (f"{100 * entry.detect:g} points lost", worse)):
-                counts.setdefault((suite.id, title), []).append(judge(policy, [suite], {suite.id: p}, rng).gates[suite.id])
+                counts.setdefault((suite.id, title), []).append(
+                    judge(policy, [suite], {suite.id: p}, rng).gates[suite.id]
+                )
             # sure of every answer: a rerun repeats it
             still = replace(suite, p=np.round(suite.p))
             counts.setdefault((suite.id, "same answers"), []).append(judge(policy, [still], {}, rng).gates[suite.id])
@@ -473,7 +559,10 @@ def regression(rng: np.random.Generator, runs: int) -> list[Row]:
         passed, failed = (sum(one is outcome for one in found) / runs for outcome in (Outcome.PASS, Outcome.FAIL))
         name = f"regression: {suite}, {title}"
         if title == "unchanged":
-            rows += [at_least(f"{name}: passes", passed, 0.95, runs), at_most(f"{name}: fails", failed, policy.alpha, runs)]
+            rows += [
+                at_least(f"{name}: passes", passed, 0.95, runs),
+                at_most(f"{name}: fails", failed, policy.alpha, runs),
+            ]
         elif title == "same answers":
             rows.append(at_least(f"{name}: passes", passed, 1.0))
         else:

@@ -33,17 +33,25 @@ async def main() -> None:
             await workers.run(TRIVIAL, exchange, timeout_s=5)
             spans.append(time.perf_counter() - begin)
         spans.sort()
-        print(f"latency, one at a time          {1e6 * statistics.median(spans):8.0f} us median, {1e6 * spans[495]:.0f} us at the 99th percentile")
+        print(
+            f"latency, one at a time          {1e6 * statistics.median(spans):8.0f} us median, {1e6 * spans[495]:.0f}"
+            " us at the 99th percentile"
+        )
 
         begin, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(*(workers.run(TRIVIAL, exchange, timeout_s=5) for _ in range(TASKS)))
         wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
-        print(f"throughput, two workers         {TASKS / wall:8.0f} tasks/s, {1e6 * cpu / TASKS:.0f} us of the parent's processor each")
+        print(
+            f"throughput, two workers         {TASKS / wall:8.0f} tasks/s, {1e6 * cpu / TASKS:.0f} us of the parent's"
+            " processor each"
+        )
 
         scorer = "kvv.suites.aime2025.scoring:score"
         await asyncio.gather(*(workers.run(scorer, r"Hence \boxed{70}.", "70", timeout_s=30) for _ in range(4)))
         begin = time.perf_counter()
-        await asyncio.gather(*(workers.run(scorer, rf"The sum is {i}, hence \boxed{{70}}.", "70", timeout_s=30) for i in range(400)))
+        await asyncio.gather(
+            *(workers.run(scorer, rf"The sum is {i}, hence \boxed{{70}}.", "70", timeout_s=30) for i in range(400))
+        )
         print(f"AIME answers scored             {400 / (time.perf_counter() - begin):8.0f} answers/s")
 
         begin = time.perf_counter()

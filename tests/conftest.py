@@ -47,7 +47,11 @@ class Ran:
         return found
 
     def row(self, suite: str, metric: str | None = None) -> dict[str, Any]:
-        rows = [row for row in self.report["suites"] if row["id"] == suite and (row["primary"] if metric is None else row["metric"] == metric)]
+        rows = [
+            row
+            for row in self.report["suites"]
+            if row["id"] == suite and (row["primary"] if metric is None else row["metric"] == metric)
+        ]
         assert len(rows) == 1, [(row["id"], row["metric"]) for row in self.report["suites"]]
         found: dict[str, Any] = rows[0]
         return found

@@ -1,4 +1,6 @@
-"""Two or more finished runs aligned by case. Pure; runs come as ``Side`` values, read by ``kvv.storage.run_summary_reader``."""
+"""Two or more finished runs aligned by case. Pure; runs come as ``Side`` values, read by
+``kvv.storage.run_summary_reader``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whether runs may be compared at all: same suites, data, cases, judge, agent, sampling, scorer and profile, or the user said which may differ."""
+"""Whether runs may be compared at all: same suites, data, cases, judge, agent, sampling, scorer and profile, or the
+user said which may differ.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,18 @@ def _whole(first: Side, other: Side) -> list[Unlike]:
     lacking = [name for name in first.suites if name not in other.suites]
     extra = [name for name in other.suites if name not in first.suites]
     if lacking or extra:
-        parts = [f"{run} lacks {', '.join(names)}" for run, names in ((other.run_id, lacking), (first.run_id, extra)) if names]
+        parts = [
+            f"{run} lacks {', '.join(names)}"
+            for run, names in ((other.run_id, lacking), (first.run_id, extra))
+            if names
+        ]
         found.append(Unlike(kind="suites", suite="", text="; ".join(parts)))
     contract = any(suite.kind is not SuiteKind.BENCHMARK for suite in first.suites.values())
     if contract and (first.profile, first.surface) != (other.profile, other.surface):
-        text = f"{first.run_id} was judged as {first.profile} ({first.surface}), {other.run_id} as {other.profile} ({other.surface})"
+        text = (
+            f"{first.run_id} was judged as {first.profile} ({first.surface}), {other.run_id} as {other.profile}"
+            f" ({other.surface})"
+        )
         found.append(Unlike(kind="profile", suite="", text=text))
     return found
 
@@ -72,7 +81,9 @@ def _suite(first: Side, other: Side, suite: str) -> list[Unlike]:
 
 
 def _first_part(part: SuiteResult, whole: SuiteResult) -> bool:
-    """A suite that a look ended asked the same questions as far as it came: no choice of anybody's, they were in random order."""
+    """A suite that a look ended asked the same questions as far as it came: no choice of anybody's, they were in random
+    order.
+    """
     return part.ended_early and set(part.cases) <= set(whole.cases)
 
 
@@ -80,7 +91,9 @@ def _what(kind: str, a: Any, b: Any) -> str:
     """Names the fields that differ where both sides are tables."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
-        return f"{kind} differs: " + ", ".join(f"{name} {_short(a.get(name))} and {_short(b.get(name))}" for name in names[:4])
+        return f"{kind} differs: " + ", ".join(
+            f"{name} {_short(a.get(name))} and {_short(b.get(name))}" for name in names[:4]
+        )
     return f"{kind} differs: {_short(a)} and {_short(b)}"
 
 

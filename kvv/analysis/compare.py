@@ -1,4 +1,6 @@
-"""Two or more runs side by side: quality by suite, contract by area and case, what stands beside quality, who cannot be told apart."""
+"""Two or more runs side by side: quality by suite, contract by area and case, what stands beside quality, who cannot be
+told apart.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ class UnlikeRuns(ValueError):
     def __init__(self, reasons: Sequence[Unlike]) -> None:
         self.reasons = tuple(reasons)
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        super().__init__(f"{reasons[0].text}{more}; compare all the same with --allow-different {','.join(dict.fromkeys(r.kind for r in reasons))}")
+        super().__init__(
+            f"{reasons[0].text}{more}; compare all the same with --allow-different"
+            f" {','.join(dict.fromkeys(r.kind for r in reasons))}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordantCase:
-    """One case on which two runs differ. ``first_note`` and ``second_note`` are an outcome with its reason, or k of n samples."""
+    """One case on which two runs differ. ``first_note`` and ``second_note`` are an outcome with its reason, or k of n
+    samples.
+    """
 
     first: int
     second: int
@@ -53,7 +60,9 @@ class DiscordantCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteComparison:
-    """``groups`` are tie groups on the primary measure; empty where a measure has no better direction or no estimate."""
+    """``groups`` are tie groups on the primary measure; empty where a measure has no better direction or no
+    estimate.
+    """
 
     suite: str
     title: str
@@ -63,7 +72,9 @@ class SuiteComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AreaPair:
-    """Contract cases of one area in both runs: ``only_first`` pass there and fail in the second; ``open``: either side without a conclusion."""
+    """Contract cases of one area in both runs: ``only_first`` pass there and fail in the second; ``open``: either side
+    without a conclusion.
+    """
 
     first: int
     second: int
@@ -142,17 +153,33 @@ def with_answers(found: Comparison, answers: Answers, expected: Expected) -> Com
 
 def _suite(sides: Sequence[Side], suite: str, rng: np.random.Generator) -> SuiteComparison:
     results = [side.suites[suite] for side in sides]
-    pairs = [compare_pair(i, j, results[i], results[j], measure, rng) for measure in measures(results) for i, j in combinations(range(len(sides)), 2)]
+    pairs = [
+        compare_pair(i, j, results[i], results[j], measure, rng)
+        for measure in measures(results)
+        for i, j in combinations(range(len(sides)), 2)
+    ]
     return SuiteComparison(suite=suite, title=results[0].title, pairs=tuple(pairs), groups=())
 
 
 def _adjusted(suites: Sequence[SuiteComparison]) -> list[SuiteComparison]:
-    """Benjamini and Hochberg over all pairs of all suites, primary measures as one family and the others as another; then the tie groups."""
+    """Benjamini and Hochberg over all pairs of all suites, primary measures as one family and the others as another;
+    then the tie groups.
+    """
     for primary in (True, False):
-        family = [pair for suite in suites for pair in suite.pairs if pair.measure.primary is primary and pair.difference is not None]
+        family = [
+            pair
+            for suite in suites
+            for pair in suite.pairs
+            if pair.measure.primary is primary and pair.difference is not None
+        ]
         adjusted = dict(zip(map(id, family), benjamini_hochberg([min(1.0, pair.p) for pair in family]), strict=True))
         suites = [
-            replace(suite, pairs=tuple(replace(pair, adjusted=adjusted[id(pair)]) if id(pair) in adjusted else pair for pair in suite.pairs))
+            replace(
+                suite,
+                pairs=tuple(
+                    replace(pair, adjusted=adjusted[id(pair)]) if id(pair) in adjusted else pair for pair in suite.pairs
+                ),
+            )
             for suite in suites
         ]
     return [replace(suite, groups=tuple(_groups(suite))) for suite in suites]
@@ -163,8 +190,8 @@ def _groups(suite: SuiteComparison) -> list[tuple[int, ...]]:
 
 
 def tied(pairs: Sequence[PairResult]) -> list[tuple[int, ...]]:
-    """Tie groups of one suite's pairs, p-values adjusted. Runs are ordered by their mean difference from all others, which is on shared
-    questions, not by their own means."""
+    """Tie groups of one suite's pairs, p-values adjusted. Runs are ordered by their mean difference from all others,
+    which is on shared questions, not by their own means."""
     pairs = [pair for pair in pairs if pair.difference is not None]
     if not pairs:
         return []
@@ -216,13 +243,19 @@ def _kind(a: Outcome, b: Outcome) -> str:
 # --- case by case ----------------------------------------------------------------------------------
 
 
-def _discordant(sides: Sequence[Side], benchmarks: Sequence[str], contract: Sequence[str]) -> tuple[list[DiscordantCase], int]:
+def _discordant(
+    sides: Sequence[Side], benchmarks: Sequence[str], contract: Sequence[str]
+) -> tuple[list[DiscordantCase], int]:
     rows: list[DiscordantCase] = []
     left_out = 0
     for i, j in combinations(range(len(sides)), 2):
         for suite in (*contract, *benchmarks):
             a, b = sides[i].suites[suite], sides[j].suites[suite]
-            found = _contract_rows(i, j, a, b) if suite in contract else _benchmark_rows(i, j, a, b, measures([s.suites[suite] for s in sides]))
+            found = (
+                _contract_rows(i, j, a, b)
+                if suite in contract
+                else _benchmark_rows(i, j, a, b, measures([s.suites[suite] for s in sides]))
+            )
             rows += found[:LISTED]
             left_out += max(0, len(found) - LISTED)
     return rows, left_out
@@ -234,8 +267,18 @@ def _contract_rows(i: int, j: int, a: SuiteResult, b: SuiteResult) -> list[Disco
         other = b.cases.get(case_id)
         if other is None or (mine := outcome_of(case)) is (theirs := outcome_of(other)):
             continue
-        number = next((k for k, (x, y) in enumerate(zip(case.samples, other.samples, strict=False)) if x.outcome is not y.outcome), 0)
-        notes = [_note(outcome, side.samples[min(number, len(side.samples) - 1)].reason) for outcome, side in ((mine, case), (theirs, other))]
+        number = next(
+            (
+                k
+                for k, (x, y) in enumerate(zip(case.samples, other.samples, strict=False))
+                if x.outcome is not y.outcome
+            ),
+            0,
+        )
+        notes = [
+            _note(outcome, side.samples[min(number, len(side.samples) - 1)].reason)
+            for outcome, side in ((mine, case), (theirs, other))
+        ]
         rows.append(_row(i, j, a, case_id, number, *notes))
     # what one side breaks and the other keeps first, then by level
     return sorted(rows, key=_rank)
@@ -264,14 +307,18 @@ def _benchmark_rows(i: int, j: int, a: SuiteResult, b: SuiteResult, known: Seque
         return []
     found = []
     for row in aligned(a, b, primary):
-        closed = [(k, x, y) for k, (x, y) in zip(row.numbers, row.pairs, strict=True) if x is not None and y is not None]
+        closed = [
+            (k, x, y) for k, (x, y) in zip(row.numbers, row.pairs, strict=True) if x is not None and y is not None
+        ]
         gap = sum(y - x for _, x, y in closed) / len(closed) if closed else 0.0
         if gap:
             found.append((abs(gap), row.case, closed))
     rows = []
     for _, case_id, closed in sorted(found, key=lambda item: (-item[0], item[1])):
         number = max(closed, key=lambda item: abs(item[2] - item[1]))[0]
-        rows.append(_row(i, j, a, case_id, number, _score([x for _, x, _ in closed]), _score([y for _, _, y in closed])))
+        rows.append(
+            _row(i, j, a, case_id, number, _score([x for _, x, _ in closed]), _score([y for _, _, y in closed]))
+        )
     return rows
 
 
@@ -286,7 +333,15 @@ def _score(values: Sequence[float]) -> str:
 def _row(i: int, j: int, suite: SuiteResult, case_id: str, sample: int, first: str, second: str) -> DiscordantCase:
     case = suite.cases[case_id]
     return DiscordantCase(
-        first=i, second=j, suite=suite.id, area=case.area, level=case.level, case=case_id, sample=sample, first_note=first, second_note=second
+        first=i,
+        second=j,
+        suite=suite.id,
+        area=case.area,
+        level=case.level,
+        case=case_id,
+        sample=sample,
+        first_note=first,
+        second_note=second,
     )
 
 
@@ -303,13 +358,18 @@ def _dropped(sides: Sequence[Side], shared: Sequence[str]) -> list[str]:
         known = [set(side.suites[name].cases) for side in sides]
         common, every = set.intersection(*known), set.union(*known)
         if common != every:
-            found.append(f"{name}: {len(every) - len(common)} of {len(every)} cases are not in all runs and are left out where they lack")
+            found.append(
+                f"{name}: {len(every) - len(common)} of {len(every)} cases are not in all runs and are left out where"
+                " they lack"
+            )
         found += _extra_samples(sides, name, common)
     return found
 
 
 def _extra_samples(sides: Sequence[Side], suite: str, common: Collection[str]) -> list[str]:
-    counts: Mapping[int, int] = {i: sum(len(side.suites[suite].cases[case].samples) for case in common) for i, side in enumerate(sides)}
+    counts: Mapping[int, int] = {
+        i: sum(len(side.suites[suite].cases[case].samples) for case in common) for i, side in enumerate(sides)
+    }
     paired = sum(min(len(side.suites[suite].cases[case].samples) for side in sides) for case in common)
     extra = {i: n - paired for i, n in counts.items() if n > paired}
     return [f"{suite}: {n} samples of {label(i)} have no counterpart and are left out" for i, n in extra.items()]

@@ -20,7 +20,9 @@ NAMED, SIDES_NAMED = 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLine:
-    """One rule that objected in at least one run; ``seen`` and ``outcomes`` are by side. ``level`` is the strictest of them."""
+    """One rule that objected in at least one run; ``seen`` and ``outcomes`` are by side. ``level`` is the strictest of
+    them.
+    """
 
     rule: str
     area: Area
@@ -54,7 +56,9 @@ def _result(side: Side, rule: str) -> RuleResult | None:
 
 
 def _outcome(side: Side, result: RuleResult | None, cases: Sequence[str]) -> Outcome:
-    """A side keeps a rule only where it answered one of the questions whose answers broke it elsewhere, and nothing was objected to."""
+    """A side keeps a rule only where it answered one of the questions whose answers broke it elsewhere, and nothing was
+    objected to.
+    """
     if result is not None:
         return Outcome.FAIL
     if side.findings is None:
@@ -73,7 +77,13 @@ def section(lines: Sequence[RuleLine], labels: Sequence[str], title: str = "Pass
     if not lines:
         return Section(title=title, notes=("No rule objected to any answer.",))
     rows = [
-        (line.rule, line.area.value, line.level.value, *map(_cell, line.seen, line.outcomes), next(seen.message for seen in line.seen if seen))
+        (
+            line.rule,
+            line.area.value,
+            line.level.value,
+            *map(_cell, line.seen, line.outcomes),
+            next(seen.message for seen in line.seen if seen),
+        )
         for line in lines
     ]
     table = Table(name="rules", columns=("rule", "area", "level", *labels, "what it says"), rows=tuple(rows))
@@ -107,10 +117,20 @@ def as_data(lines: Sequence[RuleLine], labels: Sequence[str]) -> list[dict[str, 
 
 
 def broken(side: Side) -> list[str]:
-    """What fails the run's contract gates: rules by how many answers broke them, then cases. A waived gate fails nothing."""
+    """What fails the run's contract gates: rules by how many answers broke them, then cases. A waived gate fails
+    nothing.
+    """
     areas = {gate.area for gate in side.gates if gate.decision is Outcome.FAIL and gate.id.startswith(CONTRACT)}
-    rules = sorted((result for result in side.findings or () if result.breaks and result.area in areas), key=lambda result: -result.exchanges)
-    cases = [case_id for suite in side.suites.values() for case_id, case in suite.cases.items() if case.breaks and case.area in areas]
+    rules = sorted(
+        (result for result in side.findings or () if result.breaks and result.area in areas),
+        key=lambda result: -result.exchanges,
+    )
+    cases = [
+        case_id
+        for suite in side.suites.values()
+        for case_id, case in suite.cases.items()
+        if case.breaks and case.area in areas
+    ]
     return [*(f"{result.rule} ({result.answers})" for result in rules), *cases]
 
 
@@ -120,11 +140,19 @@ def failed(side: Side) -> list[str]:
 
 
 def who_fails(sides: Sequence[Side], names: Sequence[str]) -> list[str]:
-    """``gamma breaks tools/index-reused (17 answers)``: a sentence for each side that fails something, the first few."""
+    """``gamma breaks tools/index-reused (17 answers)``: a sentence for each side that fails something, the first
+    few.
+    """
     told = [
         f"{name} {' and '.join(parts)}"
         for name, side in zip(names, sides, strict=True)
-        if (parts := [f"{verb} {some(what, NAMED)}" for verb, what in (("breaks", broken(side)), ("fails", failed(side))) if what])
+        if (
+            parts := [
+                f"{verb} {some(what, NAMED)}"
+                for verb, what in (("breaks", broken(side)), ("fails", failed(side)))
+                if what
+            ]
+        )
     ]
     return [*told[:SIDES_NAMED], *([f"{len(told) - SIDES_NAMED} more sides fail"] if len(told) > SIDES_NAMED else [])]
 
@@ -134,17 +162,25 @@ def some(what: Sequence[str], limit: int) -> str:
 
 
 def contract_words(side: Side, limit: int) -> str:
-    """``FAIL: tools/index-reused (17 answers)``: the verdict on the contract and what fails it, at most ``limit`` of it."""
+    """``FAIL: tools/index-reused (17 answers)``: the verdict on the contract and what fails it, at most ``limit`` of
+    it.
+    """
     verdict = "not run" if side.contract in ("", Outcome.SKIP) else side.contract.upper()
     what = broken(side)
     return f"{verdict}: {some(what, limit)}" if what else verdict
 
 
 def contract_groups(sides: Sequence[Side]) -> list[tuple[str, tuple[int, ...]]]:
-    """Who keeps the contract, of whom it was not decided, who breaks it; empty where no side was asked for any of it."""
+    """Who keeps the contract, of whom it was not decided, who breaks it; empty where no side was asked for any of
+    it.
+    """
     words = {Outcome.PASS: "keeps", Outcome.INCONCLUSIVE: "undecided", Outcome.FAIL: "breaks"}
     held = [side.contract for side in sides]
     if not any(outcome in words for outcome in held):
         return []
     placed = [words.get(Outcome(outcome), "undecided") if outcome else "undecided" for outcome in held]
-    return [(word, members) for word in words.values() if (members := tuple(i for i, here in enumerate(placed) if here == word))]
+    return [
+        (word, members)
+        for word in words.values()
+        if (members := tuple(i for i, here in enumerate(placed) if here == word))
+    ]

@@ -27,7 +27,9 @@ _ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outco
 
 def document(found: GateResult) -> Document:
     sections = [_gates(found), *_differences(found), *_contract(found), *_drift(found), *_waivers(found)]
-    return Document(title=headline(found), lead=tuple(_lead(found)), sections=tuple(sections), outcome=found.outcome.value)
+    return Document(
+        title=headline(found), lead=tuple(_lead(found)), sections=tuple(sections), outcome=found.outcome.value
+    )
 
 
 # --- the first line ----------------------------------------------------------------------------------
@@ -35,7 +37,11 @@ def document(found: GateResult) -> Document:
 
 def headline(found: GateResult) -> str:
     """What was decided, on which gate, by which measurements; then the counts."""
-    parts = [f"{found.outcome.value.upper()} against the baseline of {found.baseline.date[:10]}", *_what(found), _counts(found.lines)]
+    parts = [
+        f"{found.outcome.value.upper()} against the baseline of {found.baseline.date[:10]}",
+        *_what(found),
+        _counts(found.lines),
+    ]
     if any(line.gate.degraded for line in found.lines):
         parts.append("degraded within the margin")
     drifted = list(dict.fromkeys(d.suite for d in found.drift if d.shown))
@@ -70,7 +76,10 @@ def _alarm(found: GateResult, lines: Sequence[GateLine]) -> str:
         case Standing.REFUTED:
             return f"alarm not confirmed: {names} {fails} in {found.run.run_id}, not in {second}"
         case Standing.UNCONFIRMED:
-            return f"alarm not confirmed: {names} {fails} in {found.run.run_id}, and {first.note.removeprefix('not confirmed: ')}"
+            return (
+                f"alarm not confirmed: {names} {fails} in {found.run.run_id}, and"
+                f" {first.note.removeprefix('not confirmed: ')}"
+            )
         case _:
             return f"{names} {fails} in {found.run.run_id}, one measurement"
 
@@ -98,10 +107,15 @@ def _lead(found: GateResult) -> list[str]:
     if found.confirmation is not None:
         side = found.confirmation.side
         kept = f", kept in {found.confirmation.where}" if found.confirmation.where else ""
-        lines.append(f"second run, for confirmation: {side.run_id} ({side.date}){kept}" if side else "no second run was made")
+        lines.append(
+            f"second run, for confirmation: {side.run_id} ({side.date}){kept}" if side else "no second run was made"
+        )
         lines += [f"the second run: {found.confirmation.trouble}"] if found.confirmation.trouble else []
     elif any(line.standing is Standing.ALONE for line in found.lines):
-        lines.append("this alarm rests on one run: --confirm-now measures what alarmed once more, --confirm RUN takes a run that you have made")
+        lines.append(
+            "this alarm rests on one run: --confirm-now measures what alarmed once more, --confirm RUN takes a run that"
+            " you have made"
+        )
     return [*lines, *found.notes, *found.missing]
 
 
@@ -109,7 +123,11 @@ def _false_alarms(expected: FalseAlarms, *, confirmed: bool) -> str:
     text = f"false alarms to expect over all gates: {expected.first:.2f} in 100 nights on which nothing changed"
     text += f", {expected.confirmed:.2f} where a second measurement confirms each"
     counts = expected.confirmed if confirmed else expected.first
-    return text + (f" (more than the usual {USUAL_FALSE_ALARMS:g}: lower the policy's alpha)" if counts > USUAL_FALSE_ALARMS + 1e-9 else "")
+    return text + (
+        f" (more than the usual {USUAL_FALSE_ALARMS:g}: lower the policy's alpha)"
+        if counts > USUAL_FALSE_ALARMS + 1e-9
+        else ""
+    )
 
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -126,12 +144,21 @@ def _gates(found: GateResult) -> Section:
 
 
 def _differences(found: GateResult) -> list[Section]:
-    rows = [(pair.suite, pair.measure.label, _points(pair), pair.gained, pair.lost, pair.open_first + pair.open_second) for pair in found.differences]
+    rows = [
+        (pair.suite, pair.measure.label, _points(pair), pair.gained, pair.lost, pair.open_first + pair.open_second)
+        for pair in found.differences
+    ]
     if not rows:
         return []
     columns = ("suite", "measure", "run less baseline, points, 95 % interval", "gained", "lost", "open")
     notes = ("What was measured; the gates above decide by the policy's own alpha and margin.",)
-    return [Section(title="Difference from the baseline", notes=notes, tables=(Table(name="differences", columns=columns, rows=tuple(rows)),))]
+    return [
+        Section(
+            title="Difference from the baseline",
+            notes=notes,
+            tables=(Table(name="differences", columns=columns, rows=tuple(rows)),),
+        )
+    ]
 
 
 def _points(pair: PairResult) -> Estimate:
@@ -143,9 +170,14 @@ def _points(pair: PairResult) -> Estimate:
 
 def _contract(found: GateResult) -> list[Section]:
     sections = []
-    for title, rows in (("Contract cases broken since the baseline", found.broken), ("Contract cases mended since the baseline", found.mended)):
+    for title, rows in (
+        ("Contract cases broken since the baseline", found.broken),
+        ("Contract cases mended since the baseline", found.mended),
+    ):
         if rows:
-            cells = tuple((row.case, row.area.value, row.level.value, row.first_note, row.second_note) for row in rows[:LISTED])
+            cells = tuple(
+                (row.case, row.area.value, row.level.value, row.first_note, row.second_note) for row in rows[:LISTED]
+            )
             table = Table(
                 name="broken" if rows is found.broken else "mended",
                 columns=("case", "area", "level", "baseline", "run"),
@@ -162,7 +194,14 @@ def _drift(found: GateResult) -> list[Section]:
     if not found.drift:
         return []
     rows = [(d.suite, d.date[:10], d.baseline, d.pair.measure.label, _points(d.pair), _loss(d)) for d in found.drift]
-    columns = ("suite", "baseline of", "baseline", "measure", "run less baseline, points, interval at the policy's alpha", "loss")
+    columns = (
+        "suite",
+        "baseline of",
+        "baseline",
+        "measure",
+        "run less baseline, points, interval at the policy's alpha",
+        "loss",
+    )
     notes = ("Small losses that were accepted one by one add up: the run is also set against the older baselines.",)
     return [Section(title="Drift", notes=notes, tables=(Table(name="drift", columns=columns, rows=tuple(rows)),))]
 
@@ -183,7 +222,9 @@ def _waivers(found: GateResult) -> list[Section]:
         ("unneeded", "is not needed: what it names did not fail"),
         ("not-seen", "names nothing that ran"),
     ):
-        notes += [f"the waiver of {w.case} ({w.owner}, until {w.expires}) {text}" for w in found.waivers if w.state == state]
+        notes += [
+            f"the waiver of {w.case} ({w.owner}, until {w.expires}) {text}" for w in found.waivers if w.state == state
+        ]
     return [Section(title="Waivers", notes=tuple(notes), tables=(Table(name="waivers", columns=columns, rows=rows),))]
 
 
@@ -220,7 +261,14 @@ def as_json(found: GateResult, *, code: int) -> str:
         ],
         "differences": [_difference(pair) for pair in found.differences],
         "drift": [
-            {"suite": d.suite, "baseline": d.baseline, "date": d.date, "shown": d.shown, "repeated": d.repeated, **_difference(d.pair)}
+            {
+                "suite": d.suite,
+                "baseline": d.baseline,
+                "date": d.date,
+                "shown": d.shown,
+                "repeated": d.repeated,
+                **_difference(d.pair),
+            }
             for d in found.drift
         ],
         "broken": [{"case": row.case, "baseline": row.first_note, "run": row.second_note} for row in found.broken],
@@ -247,7 +295,9 @@ def _difference(pair: PairResult) -> dict[str, Any]:
 
 
 def workflow_commands(found: GateResult) -> str:
-    """Workflow commands for GitHub Actions: errors for what failed, warnings for what is open, notices for the rest worth a line."""
+    """Workflow commands for GitHub Actions: errors for what failed, warnings for what is open, notices for the rest
+    worth a line.
+    """
     errors, warnings = [], [("not decided", text) for text in found.missing]
     notices = [("kvv gate", headline(found))]
     for line in found.lines:
@@ -259,6 +309,10 @@ def workflow_commands(found: GateResult) -> str:
                 warnings.append((line.gate.id, text))
             case _ if line.gate.degraded or line.gate.reason.startswith(WAIVED):
                 notices.append((line.gate.id, text))
-    warnings += [("drift", f"{d.suite} since the baseline of {d.date[:10]}: {_loss(d)}") for d in found.drift if d.shown]
-    warnings += [(f"waiver {w.state}", f"{w.case} ({w.owner}, {w.expires})") for w in found.waivers if w.state != "used"]
+    warnings += [
+        ("drift", f"{d.suite} since the baseline of {d.date[:10]}: {_loss(d)}") for d in found.drift if d.shown
+    ]
+    warnings += [
+        (f"waiver {w.state}", f"{w.case} ({w.owner}, {w.expires})") for w in found.waivers if w.state != "used"
+    ]
     return github.commands(errors=errors, warnings=warnings, notices=notices)

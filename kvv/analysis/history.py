@@ -22,8 +22,8 @@ NOTHING, FIXTURE = "nothing was concluded", "fixture data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One metric of one run. ``way`` is what has to be equal for values to stand in one series; ``apart`` says why the value stands in none
-    (what was asked was cut short, or is a part of a run)."""
+    """One metric of one run. ``way`` is what has to be equal for values to stand in one series; ``apart`` says why the
+    value stands in none (what was asked was cut short, or is a part of a run)."""
 
     run_id: str
     date: str
@@ -51,7 +51,8 @@ class Unread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Readings in order of time; ``way`` counts the ways in which this metric was measured, in order of first appearance.
+    """Readings in order of time; ``way`` counts the ways in which this metric was measured, in order of first
+    appearance.
 
     ``mark`` says what kind of values these are, where they are not the public data's ("fixture data").
     """
@@ -70,7 +71,11 @@ class Series:
 
     @property
     def name(self) -> str:
-        return f"{self.suite} {self.metric}" + (f" ({self.mark})" if self.mark else "") + (f", way {self.way}" if self.ways > 1 else "")
+        return (
+            f"{self.suite} {self.metric}"
+            + (f" ({self.mark})" if self.mark else "")
+            + (f", way {self.way}" if self.ways > 1 else "")
+        )
 
     @property
     def values(self) -> list[float]:
@@ -79,7 +84,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """``notes`` say which folders were left out and why; ``apart`` are values and ``unread`` whole runs that stand in no series."""
+    """``notes`` say which folders were left out and why; ``apart`` are values and ``unread`` whole runs that stand in
+    no series.
+    """
 
     series: tuple[Series, ...]
     runs: int
@@ -89,10 +96,20 @@ class History:
 
 
 def history(
-    readings: Sequence[Reading], rng: np.random.Generator, *, notes: Sequence[str] = (), unread: Sequence[Unread] = (), alpha: float = ALPHA
+    readings: Sequence[Reading],
+    rng: np.random.Generator,
+    *,
+    notes: Sequence[str] = (),
+    unread: Sequence[Unread] = (),
+    alpha: float = ALPHA,
 ) -> History:
-    """Readings by endpoint, metric and way of measuring; those without a value or with a reason to stand apart are in no series."""
-    ordered = [r if r.value.value is not None else replace(r, apart=r.apart or NOTHING) for r in sorted(readings, key=lambda r: (r.date, r.run_id))]
+    """Readings by endpoint, metric and way of measuring; those without a value or with a reason to stand apart are in
+    no series.
+    """
+    ordered = [
+        r if r.value.value is not None else replace(r, apart=r.apart or NOTHING)
+        for r in sorted(readings, key=lambda r: (r.date, r.run_id))
+    ]
     metrics: dict[tuple[str, str, str, str], dict[str, list[Reading]]] = {}
     for reading in ordered:
         if not reading.apart:
@@ -120,7 +137,11 @@ def history(
             )
     runs = {r.run_id for r in readings} | {run.run_id for run in unread}
     return History(
-        series=tuple(series), runs=len(runs), notes=tuple(notes), apart=tuple(r for r in ordered if r.apart), unread=tuple(_by_date(unread))
+        series=tuple(series),
+        runs=len(runs),
+        notes=tuple(notes),
+        apart=tuple(r for r in ordered if r.apart),
+        unread=tuple(_by_date(unread)),
     )
 
 
@@ -139,14 +160,23 @@ def _what_changed(first: Mapping[str, Any] | None, other: Mapping[str, Any] | No
 
 def document(found: History) -> Document:
     changed = [series for series in found.series if series.changes]
-    title = f"{found.runs} runs, {len(found.series)} series: " + (f"{len(changed)} changed" if changed else "no change shown")
+    title = f"{found.runs} runs, {len(found.series)} series: " + (
+        f"{len(changed)} changed" if changed else "no change shown"
+    )
     title += f"; {len(found.unread)} runs never reached the model" if found.unread else ""
     lead = (
-        f"A change point is shown by Pettitt's rank test at {ALPHA:g} a look, with at least {LEAST} runs on each side; below about ten runs none "
-        "can be. It says when a series changed, not why; the nightly gate looks at the newest run.",
+        (
+            f"A change point is shown by Pettitt's rank test at {ALPHA:g} a look, with at least {LEAST} runs on each"
+            " side; below about ten runs none can be. It says when a series changed, not why; the nightly gate looks"
+            " at the newest run."
+        ),
         *found.notes,
     )
-    sections = [Section(title="Changes", notes=tuple(_sentence(s, c) for s in changed for c in s.changes) or ("None is shown.",))]
+    sections = [
+        Section(
+            title="Changes", notes=tuple(_sentence(s, c) for s in changed for c in s.changes) or ("None is shown.",)
+        )
+    ]
     for vendor, model in dict.fromkeys((s.vendor, s.model) for s in found.series):
         mine = [s for s in found.series if (s.vendor, s.model) == (vendor, model)]
         charts = tuple(_chart(s) for s in mine)
@@ -159,8 +189,13 @@ def document(found: History) -> Document:
 
 def _apart(found: History) -> list[Section]:
     """What was measured and stands in no series, with the reason."""
-    rows: list[tuple[Value, ...]] = [(u.vendor, u.model, u.date, u.run_id, "the whole run", None, "", u.reason) for u in found.unread]
-    rows += [(r.vendor, r.model, r.date, r.run_id, f"{r.suite} {r.metric}", _estimate(r), r.n_planned, r.apart) for r in found.apart]
+    rows: list[tuple[Value, ...]] = [
+        (u.vendor, u.model, u.date, u.run_id, "the whole run", None, "", u.reason) for u in found.unread
+    ]
+    rows += [
+        (r.vendor, r.model, r.date, r.run_id, f"{r.suite} {r.metric}", _estimate(r), r.n_planned, r.apart)
+        for r in found.apart
+    ]
     if not rows:
         return []
     columns = ("vendor", "model", "date", "run", "metric", "value", "n planned", "why it stands in no series")
@@ -170,13 +205,18 @@ def _apart(found: History) -> list[Section]:
 def _sentence(series: Series, change: Change) -> str:
     unit = series.unit
     scale = Unit.POINTS if unit is Unit.SHARE else unit
-    interval = "" if change.low is None or change.high is None else f" [{written(change.low, scale)}, {written(change.high, scale)}]"
+    interval = (
+        ""
+        if change.low is None or change.high is None
+        else f" [{written(change.low, scale)}, {written(change.high, scale)}]"
+    )
     when = series.readings[change.index]
     word = "points" if unit is Unit.SHARE else unit.value
     return (
-        f"{series.vendor} {series.model}, {series.name}: from {when.date[:10]} on ({when.run_id}) "
-        f"{written(change.before, unit)} became {written(change.after, unit)}, a difference of {written(change.difference, scale)}{interval} {word}, "
-        f"n {change.n_before} and {change.n_after} runs, p {change.p:.4f}"
+        f"{series.vendor} {series.model}, {series.name}: from {when.date[:10]} on ({when.run_id})"
+        f" {written(change.before, unit)} became {written(change.after, unit)}, a difference of"
+        f" {written(change.difference, scale)}{interval} {word}, n {change.n_before} and {change.n_after} runs, p"
+        f" {change.p:.4f}"
     )
 
 
@@ -185,7 +225,10 @@ def _chart(series: Series) -> Chart:
         title=series.name,
         unit=series.unit,
         points=tuple((r.date[:10], _estimate(r)) for r in series.readings),
-        marks=tuple(Mark(index=c.index, text=f"{written(c.before, series.unit)} to {written(c.after, series.unit)}") for c in series.changes),
+        marks=tuple(
+            Mark(index=c.index, text=f"{written(c.before, series.unit)} to {written(c.after, series.unit)}")
+            for c in series.changes
+        ),
     )
 
 
@@ -195,8 +238,14 @@ def _estimate(reading: Reading) -> Estimate:
 
 
 def _latest(series: Sequence[Series]) -> Table:
-    rows = tuple((s.name, len(s.readings), s.readings[-1].date[:10], _estimate(s.readings[-1]), len(s.changes)) for s in series)
-    return Table(name="latest", columns=("metric", "n runs", "newest", "newest value, 95 % interval, n", "change points"), rows=rows)
+    rows = tuple(
+        (s.name, len(s.readings), s.readings[-1].date[:10], _estimate(s.readings[-1]), len(s.changes)) for s in series
+    )
+    return Table(
+        name="latest",
+        columns=("metric", "n runs", "newest", "newest value, 95 % interval, n", "change points"),
+        rows=rows,
+    )
 
 
 def _points(series: Sequence[Series]) -> Table:
@@ -204,7 +253,19 @@ def _points(series: Sequence[Series]) -> Table:
     for s in series:
         starts = {c.index for c in s.changes}
         for i, r in enumerate(s.readings):
-            rows.append((s.vendor, s.model, s.name, s.unit.value, r.date, r.run_id, _estimate(r), r.n_planned, "change" if i in starts else ""))
+            rows.append(
+                (
+                    s.vendor,
+                    s.model,
+                    s.name,
+                    s.unit.value,
+                    r.date,
+                    r.run_id,
+                    _estimate(r),
+                    r.n_planned,
+                    "change" if i in starts else "",
+                )
+            )
     columns = ("vendor", "model", "metric", "unit", "date", "run", "value", "n planned", "mark")
     return Table(name="values", columns=columns, rows=tuple(rows))
 
@@ -234,7 +295,14 @@ def as_json(found: History) -> str:
                 for c in s.changes
             ],
             "values": [
-                {"date": r.date, "run_id": r.run_id, "value": r.value.value, "ci95": _interval(r), "n": r.value.n, "n_planned": r.n_planned}
+                {
+                    "date": r.date,
+                    "run_id": r.run_id,
+                    "value": r.value.value,
+                    "ci95": _interval(r),
+                    "n": r.value.n,
+                    "n_planned": r.n_planned,
+                }
                 for r in s.readings
             ],
         }

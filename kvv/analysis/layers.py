@@ -16,13 +16,19 @@ from kvv.storage.run_summary import CaseResult, Side
 
 #: lines shown, and ways of differing that are counted
 LISTED, WAYS = 500, 12
-WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "broken", Outcome.INCONCLUSIVE: "open", Outcome.SKIP: "not asked", Outcome.ERROR: "our error"}
+WORDS = {
+    Outcome.PASS: "ok",
+    Outcome.FAIL: "broken",
+    Outcome.INCONCLUSIVE: "open",
+    Outcome.SKIP: "not asked",
+    Outcome.ERROR: "our error",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictLine:
-    """One case, or one passive rule (``suite`` is "", ``case`` the rule); ``outcomes`` and ``reasons`` are by side, SKIP for a side that has
-    no such case. ``level`` is the strictest of them."""
+    """One case, or one passive rule (``suite`` is "", ``case`` the rule); ``outcomes`` and ``reasons`` are by side,
+    SKIP for a side that has no such case. ``level`` is the strictest of them."""
 
     suite: str
     area: Area
@@ -45,11 +51,15 @@ class VerdictLine:
 
     def why(self, names: Sequence[str]) -> str:
         told = zip(names, self.outcomes, self.reasons, strict=True)
-        return "; ".join(f"{name}: {reason}" for name, outcome, reason in told if reason and outcome is not Outcome.PASS)
+        return "; ".join(
+            f"{name}: {reason}" for name, outcome, reason in told if reason and outcome is not Outcome.PASS
+        )
 
 
 def verdict_lines(sides: Sequence[Side]) -> list[VerdictLine]:
-    """Those on which the sides do not agree: what one keeps and another breaks first, then by level, in the order of the suites."""
+    """Those on which the sides do not agree: what one keeps and another breaks first, then by level, in the order of
+    the suites.
+    """
     found = []
     suites = {suite.id: suite.kind for side in sides for suite in side.suites.values()}
     for suite in (name for name, kind in suites.items() if kind is not SuiteKind.BENCHMARK):
@@ -72,13 +82,17 @@ def _line(suite: str, case_id: str, cases: Sequence[CaseResult | None]) -> Verdi
         level=min((case.level for case in there), key=list(Level).index),
         case=case_id,
         outcomes=outcomes,
-        reasons=tuple("" if case is None else _reason(case, outcome) for case, outcome in zip(cases, outcomes, strict=True)),
+        reasons=tuple(
+            "" if case is None else _reason(case, outcome) for case, outcome in zip(cases, outcomes, strict=True)
+        ),
     )
 
 
 def _rule(line: RuleLine) -> VerdictLine:
     reasons = tuple("" if seen is None else f"{seen.count} in {seen.answers}" for seen in line.seen)
-    return VerdictLine(suite="", area=line.area, level=line.level, case=line.rule, outcomes=line.outcomes, reasons=reasons)
+    return VerdictLine(
+        suite="", area=line.area, level=line.level, case=line.rule, outcomes=line.outcomes, reasons=reasons
+    )
 
 
 def _reason(case: CaseResult, outcome: Outcome) -> str:
@@ -94,7 +108,10 @@ def section(lines: Sequence[VerdictLine], names: Sequence[str]) -> Section:
     notes = [f"{text}: {count} {kind}{'' if count == 1 else 's'}" for (text, kind), count in ways.most_common(WAYS)]
     notes += [f"and {len(ways) - WAYS} other ways"] if len(ways) > WAYS else []
     listed = lines[:LISTED]
-    rows = [(line.suite or "passive rule", line.area.value, line.level.value, line.case, line.text(names), line.why(names)) for line in listed]
+    rows = [
+        (line.suite or "passive rule", line.area.value, line.level.value, line.case, line.text(names), line.why(names))
+        for line in listed
+    ]
     columns = ("suite", "area", "level", "case or rule", "verdicts", "reasons")
     table = Table(name="verdict-lines", columns=columns, rows=tuple(rows), left_out=max(0, len(lines) - LISTED))
     return Section(title=title, notes=tuple(notes), tables=(table,))

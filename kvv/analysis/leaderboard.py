@@ -1,4 +1,6 @@
-"""Many runs as one table in the public leaderboard's columns: intervals, n, what makes a row comparable, tie groups instead of ranks."""
+"""Many runs as one table in the public leaderboard's columns: intervals, n, what makes a row comparable, tie groups
+instead of ranks.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A public set: of one suite's sets the one with this ``edition`` ("" where it has only one). ``whole``: its questions, 0 where unknown."""
+    """A public set: of one suite's sets the one with this ``edition`` ("" where it has only one). ``whole``: its
+    questions, 0 where unknown.
+    """
 
     suite: str
     title: str
@@ -42,7 +46,8 @@ class Column:
         return (result.id, result.edition) == (self.suite, self.edition)
 
 
-#: the public leaderboard's columns in its order. Its "MMMU Pro Vision" is the config of ten options; its SWE figures are DeepSWE's
+#: the public leaderboard's columns in its order. Its "MMMU Pro Vision" is the config of ten options; its SWE figures
+#: are DeepSWE's
 PUBLIC = (
     Column(suite="ocrbench", title="OCRBench", whole=1_000),
     Column(suite="mmmu_pro", title="MMMU Pro", edition="standard (10 options)", whole=1_730),
@@ -84,7 +89,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteTies:
-    """Tie groups of entry numbers, best first, for each set of runs that asked in the same way (``classes``, largest first)."""
+    """Tie groups of entry numbers, best first, for each set of runs that asked in the same way (``classes``, largest
+    first).
+    """
 
     column: Column
     classes: tuple[tuple[int, ...], ...]
@@ -101,27 +108,51 @@ class Leaderboard:
 
 
 def leaderboard(
-    sides: Sequence[Side], rng: np.random.Generator, *, newest: bool = True, published: Mapping[str, Sequence[Published]] | None = None
+    sides: Sequence[Side],
+    rng: np.random.Generator,
+    *,
+    newest: bool = True,
+    published: Mapping[str, Sequence[Published]] | None = None,
 ) -> Leaderboard:
-    """``newest``: only the last run of each vendor, model, address and pinned provider. ``published`` rows are by profile; those of the runs'
-    profiles are shown. Rows stand in alphabetical order: an order by value would be a ranking. Deterministic for a given ``rng`` state."""
+    """``newest``: only the last run of each vendor, model, address and pinned provider. ``published`` rows are by
+    profile; those of the runs' profiles are shown. Rows stand in alphabetical order: an order by value would be a
+    ranking. Deterministic for a given ``rng`` state."""
     kept = _newest(sides) if newest else list(sides)
-    entries = [Entry(side=side, why_not=_why_not(side)) for side in sorted(kept, key=lambda s: (s.vendor, s.model, s.date, s.run_id))]
-    public = [row for profile in dict.fromkeys(entry.side.profile for entry in entries) for row in (published or {}).get(profile, ())]
+    entries = [
+        Entry(side=side, why_not=_why_not(side))
+        for side in sorted(kept, key=lambda s: (s.vendor, s.model, s.date, s.run_id))
+    ]
+    public = [
+        row
+        for profile in dict.fromkeys(entry.side.profile for entry in entries)
+        for row in (published or {}).get(profile, ())
+    ]
     columns = _columns([suite for entry in entries for suite in entry.side.suites.values()], every_public=bool(public))
-    notes = [f"{len(sides) - len(kept)} older runs of the same endpoints are left out (--all shows them)"] if len(kept) < len(sides) else []
+    notes = (
+        [f"{len(sides) - len(kept)} older runs of the same endpoints are left out (--all shows them)"]
+        if len(kept) < len(sides)
+        else []
+    )
     return Leaderboard(
-        entries=tuple(entries), columns=tuple(columns), ties=tuple(_ties(entries, columns, rng)), notes=tuple(notes), published=tuple(public)
+        entries=tuple(entries),
+        columns=tuple(columns),
+        ties=tuple(_ties(entries, columns, rng)),
+        notes=tuple(notes),
+        published=tuple(public),
     )
 
 
 def _columns(results: Sequence[SuiteResult], *, every_public: bool) -> list[Column]:
     """The public ones first: those measured, or all of them where published rows stand beside."""
-    found = {column.id: column for column in (_column(result) for result in results if result.kind is SuiteKind.BENCHMARK)}
+    found = {
+        column.id: column for column in (_column(result) for result in results if result.kind is SuiteKind.BENCHMARK)
+    }
     public = [column for column in PUBLIC if every_public or column.id in found]
     order = [*TITLES]
     others = [column for column in found.values() if column not in PUBLIC]
-    return public + sorted(others, key=lambda c: (order.index(c.suite) if c.suite in order else len(order), c.suite, c.edition))
+    return public + sorted(
+        others, key=lambda c: (order.index(c.suite) if c.suite in order else len(order), c.suite, c.edition)
+    )
 
 
 def _column(result: SuiteResult) -> Column:
@@ -184,7 +215,11 @@ def _ties(entries: Sequence[Entry], columns: Sequence[Column], rng: np.random.Ge
     found = []
     for column in columns:
         groups = [
-            tuple(tied([pair for pair in decided if pair.suite == column.suite and pair.first in members])) if len(members) > 1 else ((members[0],),)
+            (
+                tuple(tied([pair for pair in decided if pair.suite == column.suite and pair.first in members]))
+                if len(members) > 1
+                else ((members[0],),)
+            )
             for members in classes[column.id]
         ]
         if groups:
@@ -212,27 +247,58 @@ def _fingerprint(result: SuiteResult) -> str:
 def document(found: Leaderboard) -> Document:
     comparable = sum(not entry.why_not for entry in found.entries)
     lead = (
-        f"{comparable} of {len(found.entries)} rows may be set beside the public leaderboard (preset {PRESET}, the public data, complete).",
-        "Values in per cent with 95 % intervals and n. Rows are in alphabetical order; the tie groups say who can be told apart: runs in one pair of "
-        "brackets cannot, on the questions both answered, at a false-discovery rate of 5 % over all pairs.",
+        (
+            f"{comparable} of {len(found.entries)} rows may be set beside the public leaderboard (preset {PRESET}, the"
+            " public data, complete)."
+        ),
+        (
+            "Values in per cent with 95 % intervals and n. Rows are in alphabetical order; the tie groups say who can"
+            " be told apart: runs in one pair of brackets cannot, on the questions both answered, at a false-discovery"
+            " rate of 5 % over all pairs."
+        ),
         *found.notes,
     )
     if found.published:
         sources = ", ".join(dict.fromkeys(row.source for row in found.published))
-        lead += (f"Published rows are bare means from {sources}: no n, no date, no interval; they can show a loss and never prove parity.",)
+        lead += (
+            (
+                f"Published rows are bare means from {sources}: no n, no date, no interval; they can show a loss and"
+                " never prove parity."
+            ),
+        )
     return Document(
-        title=f"Leaderboard of {len(found.entries)} runs", lead=lead, sections=(_main(found), _tie_section(found), _how(found), _beside(found))
+        title=f"Leaderboard of {len(found.entries)} runs",
+        lead=lead,
+        sections=(_main(found), _tie_section(found), _how(found), _beside(found)),
     )
 
 
 def _main(found: Leaderboard) -> Section:
-    columns = ("vendor", "model", "date", "preset", "comparable", *(column.title for column in found.columns), "contract")
+    columns = (
+        "vendor",
+        "model",
+        "date",
+        "preset",
+        "comparable",
+        *(column.title for column in found.columns),
+        "contract",
+    )
     rows: list[tuple[Value, ...]] = []
     for number, entry in enumerate(found.entries):
         side = entry.side
         values = [_value(_result(entry, column)) for column in found.columns]
         comparable = f"not comparable: {entry.why_not}" if entry.why_not else "yes"
-        rows.append((_short(found, number), side.model, side.date[:10], side.preset or "none", comparable, *values, contract_words(side, NAMED)))
+        rows.append(
+            (
+                _short(found, number),
+                side.model,
+                side.date[:10],
+                side.preset or "none",
+                comparable,
+                *values,
+                contract_words(side, NAMED),
+            )
+        )
     for row in found.published:
         means = [Estimate(value=row.values.get(column.id), bare=True) for column in found.columns]
         rows.append((row.vendor, row.model, None, PRESET, "published mean: no n, no date", *means, None))
@@ -248,16 +314,26 @@ def _tie_section(found: Leaderboard) -> Section:
     rows = []
     for ties in found.ties:
         for number, (members, groups) in enumerate(zip(ties.classes, ties.groups, strict=True), start=1):
-            names = " ".join(f"[{', '.join(_placed(found, i) for i in group)}]" for group in groups) or "no order: nothing to rank by"
+            names = (
+                " ".join(f"[{', '.join(_placed(found, i) for i in group)}]" for group in groups)
+                or "no order: nothing to rank by"
+            )
             rows.append((ties.column.title, number if len(ties.classes) > 1 else "", len(members), names))
-    notes = ("Where runs asked in different ways (data, cases, sampling, judge, agent, scorer), only those of one way are set side by side.",)
+    notes = (
+        (
+            "Where runs asked in different ways (data, cases, sampling, judge, agent, scorer), only those of one way"
+            " are set side by side."
+        ),
+    )
     columns = ("suite", "way", "n runs", "tie groups, best first")
     return Section(title="Tie groups", notes=notes, tables=(Table(name="ties", columns=columns, rows=tuple(rows)),))
 
 
 def _placed(found: Leaderboard, index: int) -> str:
     """In a tie group: who breaks the contract is named as such."""
-    return _short(found, index) + (" (breaks the contract)" if found.entries[index].side.contract == Outcome.FAIL else "")
+    return _short(found, index) + (
+        " (breaks the contract)" if found.entries[index].side.contract == Outcome.FAIL else ""
+    )
 
 
 def _short(found: Leaderboard, index: int) -> str:
@@ -309,7 +385,9 @@ def _how(found: Leaderboard) -> Section:
                 )
             )
     notes = tuple(f"{suite}, failed requests: {text}" for suite, text in failures.items() if text)
-    return Section(title="How each value was made", notes=notes, tables=(Table(name="how", columns=columns, rows=tuple(rows)),))
+    return Section(
+        title="How each value was made", notes=notes, tables=(Table(name="how", columns=columns, rows=tuple(rows)),)
+    )
 
 
 def _sampling(value: Any) -> str:
@@ -318,11 +396,20 @@ def _sampling(value: Any) -> str:
 
 
 def _fact(value: Any) -> str:
-    return "–" if value in (None, "") else value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return (
+        "–"
+        if value in (None, "")
+        else value
+        if isinstance(value, str)
+        else json.dumps(value, sort_keys=True, default=str)
+    )
 
 
 def _beside(found: Leaderboard) -> Section:
-    rows = tuple((_short(found, i), entry.side.date[:10], *service_values(entry.side.service)) for i, entry in enumerate(found.entries))
+    rows = tuple(
+        (_short(found, i), entry.side.date[:10], *service_values(entry.side.service))
+        for i, entry in enumerate(found.entries)
+    )
     notes = ("Each run's own traffic, at its own time and from its own place.",)
     table = Table(name="service", columns=("vendor", "date", *SERVICE_COLUMNS), rows=rows)
     return Section(title="Beside quality", notes=notes, tables=(table,))
@@ -339,7 +426,9 @@ def as_json(found: Leaderboard) -> str:
             {
                 "suite": ties.column.suite,
                 "column": ties.column.title,
-                "ways": [{"rows": list(members), "groups": [list(g) for g in groups]} for members, groups in _ways(ties)],
+                "ways": [
+                    {"rows": list(members), "groups": [list(g) for g in groups]} for members, groups in _ways(ties)
+                ],
             }
             for ties in found.ties
         ],

@@ -1,8 +1,10 @@
-"""Two runs on the same questions: the paired difference of one value, with what is open counted against whoever looks better.
+"""Two runs on the same questions: the paired difference of one value, with what is open counted against whoever looks
+better.
 
-D is the second run's mean minus the first's. One right-or-wrong sample a side: Tango's interval and McNemar's mid-p value. Several
-samples: the mean of per-case differences with t or BCa (kvv.stats.paired), and the exact test stratified by question. Scores, or questions
-that depend on each other: the same interval, and t or sign flips by cluster. Samples are aligned by case and number.
+D is the second run's mean minus the first's. One right-or-wrong sample a side: Tango's interval and McNemar's mid-p
+value. Several samples: the mean of per-case differences with t or BCa (kvv.stats.paired), and the exact test stratified
+by question. Scores, or questions that depend on each other: the same interval, and t or sign flips by cluster. Samples
+are aligned by case and number.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ NORMAL_ABOVE = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One value of a suite's verdicts. ``given``: only samples in which both sides have that value above 0. ``better``: more is better."""
+    """One value of a suite's verdicts. ``given``: only samples in which both sides have that value above 0. ``better``:
+    more is better.
+    """
 
     key: str
     label: str
@@ -45,14 +49,19 @@ class Measure:
 def measures(suites: Sequence[SuiteResult]) -> list[Measure]:
     """What all runs have, the primary one first: shares and scores from 0 to 1.
 
-    Tool calls have no right answer of their own: with official runs at hand the share of decisions that agree with them, without one
-    schema validity where both sides called, so that both have the same denominator. A run that concluded nothing has no say in it.
+    Tool calls have no right answer of their own: with official runs at hand the share of decisions that agree with
+    them, without one schema validity where both sides called, so that both have the same denominator. A run that
+    concluded nothing has no say in it.
     """
-    suites = [suite for suite in suites if any(sample.values for case in suite.cases.values() for sample in case.samples)] or suites
+    suites = [
+        suite for suite in suites if any(sample.values for case in suite.cases.values() for sample in case.samples)
+    ] or suites
     keys = [key for key in _keys(suites[0]) if all(key in _keys(suite) for suite in suites[1:])]
     found = []
     if "schema_valid" in keys and "triggered" in keys:
-        valid = Measure(key="schema_valid", label="schema valid where both call", given="triggered", primary="agreeing" not in keys)
+        valid = Measure(
+            key="schema_valid", label="schema valid where both call", given="triggered", primary="agreeing" not in keys
+        )
         if "agreeing" in keys:
             found.append(Measure(key="agreeing", label="agrees with the official run", primary=True))
         found.append(valid)
@@ -60,9 +69,13 @@ def measures(suites: Sequence[SuiteResult]) -> list[Measure]:
     else:
         primary = _primary(suites[0].primary, keys)
         if primary is not None:
-            found.append(Measure(key=primary, label=suites[0].primary.metric if suites[0].primary else primary, primary=True))
+            found.append(
+                Measure(key=primary, label=suites[0].primary.metric if suites[0].primary else primary, primary=True)
+            )
         keys = [key for key in keys if key != primary]
-    return found + [Measure(key=key, label=f"share {key}" if key in NEUTRAL else key, better=key not in NEUTRAL) for key in keys]
+    return found + [
+        Measure(key=key, label=f"share {key}" if key in NEUTRAL else key, better=key not in NEUTRAL) for key in keys
+    ]
 
 
 def _primary(row: Row | None, keys: Sequence[str]) -> str | None:
@@ -82,9 +95,10 @@ def _keys(suite: SuiteResult) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairResult:
-    """``difference`` is None without a sample that both sides concluded. ``p`` is two-sided, from the test that ``test`` names, and counts
-    what is open against the difference seen; ``adjusted`` is Benjamini and Hochberg's. ``worst`` and ``best``: D with the open samples all
-    against and all for the second run. ``gained`` and ``lost``: cases of which only the second, only the first run is right, or more often right.
+    """``difference`` is None without a sample that both sides concluded. ``p`` is two-sided, from the test that
+    ``test`` names, and counts what is open against the difference seen; ``adjusted`` is Benjamini and Hochberg's.
+    ``worst`` and ``best``: D with the open samples all against and all for the second run. ``gained`` and ``lost``:
+    cases of which only the second, only the first run is right, or more often right.
     """
 
     first: int
@@ -124,14 +138,20 @@ def aligned(first: SuiteResult, second: SuiteResult, measure: Measure) -> Iterat
         if b is None:
             continue
         both = enumerate(zip(a.samples, b.samples, strict=False))
-        kept = [(k, x, y) for k, (x, y) in both if Outcome.SKIP not in (x.outcome, y.outcome) and _given(x, y, measure.given)]
+        kept = [
+            (k, x, y)
+            for k, (x, y) in both
+            if Outcome.SKIP not in (x.outcome, y.outcome) and _given(x, y, measure.given)
+        ]
         if kept:
             pairs = tuple((_value(x, measure.key), _value(y, measure.key)) for _, x, y in kept)
             yield Aligned(case=case_id, cluster=a.cluster, numbers=tuple(k for k, _, _ in kept), pairs=pairs)
 
 
 def _value(sample: SampleResult, key: str) -> float | None:
-    """A refused request has no value and is wrong; an answer that could not be judged may still have told this value."""
+    """A refused request has no value and is wrong; an answer that could not be judged may still have told this
+    value.
+    """
     if sample.outcome is Outcome.ERROR:
         return None
     if key in sample.values:
@@ -145,7 +165,13 @@ def _given(one: SampleResult, other: SampleResult, key: str) -> bool:
 
 
 def compare_pair(
-    first: int, second: int, a: SuiteResult, b: SuiteResult, measure: Measure, rng: np.random.Generator, confidence: float = CONFIDENCE
+    first: int,
+    second: int,
+    a: SuiteResult,
+    b: SuiteResult,
+    measure: Measure,
+    rng: np.random.Generator,
+    confidence: float = CONFIDENCE,
 ) -> PairResult:
     rows = list(aligned(a, b, measure))
     closed = [replace(row, pairs=tuple(pair for pair in row.pairs if None not in pair)) for row in rows]
@@ -183,7 +209,10 @@ def _adverse_p(rows: Sequence[Aligned], found: Difference, rng: np.random.Genera
 
 def _filled(rows: Sequence[Aligned], first: float, second: float) -> list[Aligned]:
     """With open samples of either side counted as this."""
-    return [replace(row, pairs=tuple((first if x is None else x, second if y is None else y) for x, y in row.pairs)) for row in rows]
+    return [
+        replace(row, pairs=tuple((first if x is None else x, second if y is None else y) for x, y in row.pairs))
+        for row in rows
+    ]
 
 
 def _means(row: Aligned) -> tuple[float, float]:
@@ -235,13 +264,16 @@ def _discordant(rows: Sequence[Aligned]) -> tuple[int, int]:
 
 
 def _p_value(rows: Sequence[Aligned], found: Difference) -> float:
-    """Two-sided. Right-or-wrong answers to independent questions: the exact stratified test. Else t with the paired standard error, or,
-    where few clusters differ at all and t would promise too much, the exact sign-flip test (Fisher's randomisation)."""
+    """Two-sided. Right-or-wrong answers to independent questions: the exact stratified test. Else t with the paired
+    standard error, or, where few clusters differ at all and t would promise too much, the exact sign-flip test
+    (Fisher's randomisation)."""
     if found.estimate == 0:
         return 1.0
     clustered = _clustered(rows)
     if _binary(rows) and not clustered:
-        return stratified_midp([(len(row.pairs), round(sum(y or 0 for _, y in row.pairs)), round(_total(row))) for row in rows])
+        return stratified_midp(
+            [(len(row.pairs), round(sum(y or 0 for _, y in row.pairs)), round(_total(row))) for row in rows]
+        )
     sums = cluster_differences([_paired(row, clustered) for row in rows])
     differing = np.array([s.total for s in sums if abs(s.total) > 1e-12], dtype=np.float64)
     if len(differing) <= EXACT_BELOW or found.se is None or found.se <= 1e-12:
@@ -265,11 +297,13 @@ def _total(row: Aligned) -> float:
 
 
 def stratified_midp(strata: Sequence[tuple[int, int, int]]) -> float:
-    """Two-sided mid-p of equal success probabilities on each question, from (k samples a side, successes of one side, of both).
+    """Two-sided mid-p of equal success probabilities on each question, from (k samples a side, successes of one side,
+    of both).
 
-    Given a question's successes, how many of them fall to one side is hypergeometric where both sides are equal; the sum over questions is
-    compared with its exact distribution (Zelen, Biometrika 58, 1971; Cochran, Mantel and Haenszel's test is its normal approximation,
-    used above NORMAL_ABOVE samples). With one sample a side this is McNemar's mid-p value.
+    Given a question's successes, how many of them fall to one side is hypergeometric where both sides are equal; the
+    sum over questions is compared with its exact distribution (Zelen, Biometrika 58, 1971; Cochran, Mantel and
+    Haenszel's test is its normal approximation, used above NORMAL_ABOVE samples). With one sample a side this is
+    McNemar's mid-p value.
     """
     told = [(k, b, s) for k, b, s in strata if 0 < s < 2 * k]
     if not told:
@@ -290,7 +324,9 @@ def stratified_midp(strata: Sequence[tuple[int, int, int]]) -> float:
 
 
 def _sign_flip(differences: NDArray[np.float64]) -> float:
-    """The share of all 2^m sign patterns whose sum is at least as far from 0; above EXACT_BELOW differences, which then are all equal, binomial."""
+    """The share of all 2^m sign patterns whose sum is at least as far from 0; above EXACT_BELOW differences, which then
+    are all equal, binomial.
+    """
     m = len(differences)
     if m > EXACT_BELOW:
         return mcnemar_midp(int((differences > 0).sum()), int((differences < 0).sum()))
@@ -302,8 +338,8 @@ def _sign_flip(differences: NDArray[np.float64]) -> float:
 
 
 def tie_groups(estimates: Sequence[float | None], differing: set[frozenset[int]]) -> list[tuple[int, ...]]:
-    """Sets of runs that no shown difference separates, best first; a run may stand in several (Piepho's compact letter display,
-    J. Comput. Graph. Stat. 13, 2004: insert and absorb). Runs without an estimate are in none."""
+    """Sets of runs that no shown difference separates, best first; a run may stand in several (Piepho's compact letter
+    display, J. Comput. Graph. Stat. 13, 2004: insert and absorb). Runs without an estimate are in none."""
     known = [i for i, value in enumerate(estimates) if value is not None]
     groups = [frozenset(known)] if known else []
     for pair in sorted(differing, key=sorted):
@@ -311,7 +347,11 @@ def tie_groups(estimates: Sequence[float | None], differing: set[frozenset[int]]
         split: list[frozenset[int]] = []
         for group in groups:
             split += [group - {i}, group - {j}] if {i, j} <= group else [group]
-        groups = [g for n, g in enumerate(split) if g and not any(g < other or (g == other and m < n) for m, other in enumerate(split))]
+        groups = [
+            g
+            for n, g in enumerate(split)
+            if g and not any(g < other or (g == other and m < n) for m, other in enumerate(split))
+        ]
 
     def rank(group: frozenset[int]) -> tuple[float, ...]:
         return tuple(sorted(-(estimates[i] or 0.0) for i in group))

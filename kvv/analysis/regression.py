@@ -1,4 +1,5 @@
-"""Did it get worse? One run against the accepted baseline, older baselines for drift, a second run for confirmation. Pure.
+"""Did it get worse? One run against the accepted baseline, older baselines for drift, a second run for confirmation.
+Pure.
 
 What is said of it is in ``kvv.analysis.gate_report``.
 """
@@ -23,12 +24,15 @@ from kvv.stats import binary_design, repeated_alarm
 from kvv.stats.power import Design
 from kvv.storage.run_summary import Side, SuiteResult
 
-#: agreement of two runs by question, for the forecast of false alarms of parity gates; fixtures/policies/release.toml says why
+#: agreement of two runs by question, for the forecast of false alarms of parity gates; fixtures/policies/release.toml
+#: says why
 RHO = 0.7
 
 
 class Standing(StrEnum):
-    """An alarm that nobody measured again is ALONE; one whose fresh measurement could not be made or finished is UNCONFIRMED."""
+    """An alarm that nobody measured again is ALONE; one whose fresh measurement could not be made or finished is
+    UNCONFIRMED.
+    """
 
     NO_ALARM = "no-alarm"
     ALONE = "alone"
@@ -39,7 +43,8 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLine:
-    """A gate of the run; ``confirming`` is the same gate of the second run where one was given. ``decision`` is what counts in the end.
+    """A gate of the run; ``confirming`` is the same gate of the second run where one was given. ``decision`` is what
+    counts in the end.
 
     ``standing``: what became of an alarm.
     """
@@ -53,8 +58,8 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The run against an older baseline on one suite. ``shown``: a loss is shown at the policy's alpha; ``repeated``: the second run shows
-    it too, None where none was made of this suite."""
+    """The run against an older baseline on one suite. ``shown``: a loss is shown at the policy's alpha; ``repeated``:
+    the second run shows it too, None where none was made of this suite."""
 
     suite: str
     baseline: str
@@ -66,8 +71,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalseAlarms:
-    """Expected in 100 nights on which nothing changed, over all gates: ``first`` of one measurement alone, ``confirmed`` of those that a
-    second one repeats."""
+    """Expected in 100 nights on which nothing changed, over all gates: ``first`` of one measurement alone,
+    ``confirmed`` of those that a second one repeats."""
 
     first: float
     confirmed: float
@@ -75,8 +80,8 @@ class FalseAlarms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The second measurement. ``side`` is None where none was made; ``where`` is its folder, where `kvv` made it; ``trouble`` says what kept
-    it from being made or finished."""
+    """The second measurement. ``side`` is None where none was made; ``where`` is its folder, where `kvv` made it;
+    ``trouble`` says what kept it from being made or finished."""
 
     side: Side | None = None
     where: str = ""
@@ -85,8 +90,8 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """``broken`` are contract cases that the baseline kept and the run breaks, ``mended`` the reverse; ``rules`` are passive rules on
-    which (baseline, run) differ. ``confirmation`` is None where nobody
+    """``broken`` are contract cases that the baseline kept and the run breaks, ``mended`` the reverse; ``rules`` are
+    passive rules on which (baseline, run) differ. ``confirmation`` is None where nobody
     asked for one, or there was no alarm to measure again."""
 
     run: Side
@@ -107,8 +112,8 @@ class GateResult:
     rules: tuple[RuleLine, ...] = ()
 
     def exit_code(self, *, inconclusive_fails: bool) -> int:
-        """3 for an inconclusive result, or 0 where the user only wants to be warned of it. An alarm that could not be measured again is
-        more than that: one run did show a loss."""
+        """3 for an inconclusive result, or 0 where the user only wants to be warned of it. An alarm that could not be
+        measured again is more than that: one run did show a loss."""
         code = exit_code(self.outcome)
         alarmed = any(line.standing is Standing.UNCONFIRMED for line in self.lines)
         return 0 if code == 3 and not inconclusive_fails and not alarmed else code
@@ -117,13 +122,15 @@ class GateResult:
 def decide_lines(first: Decision, confirming: Decision | None, trouble: str = "") -> tuple[list[GateLine], list[str]]:
     """Every gate with what counts of it, and what the policy requires and the run has not.
 
-    An alarm that a second run does not repeat decides nothing: INCONCLUSIVE; nor does one whose second run was wanted and not made or not
-    finished (``trouble`` says why). Without either the alarm stands alone and counts.
+    An alarm that a second run does not repeat decides nothing: INCONCLUSIVE; nor does one whose second run was wanted
+    and not made or not finished (``trouble`` says why). Without either the alarm stands alone and counts.
     """
     again = {gate.id: gate for gate in confirming.gates} if confirming else {}
     wanted = confirming is not None or bool(trouble)
     decided = {f"{g.id}: {g.reason}" for g in first.gates}
-    return [_line(gate, again.get(gate.id), trouble, wanted=wanted) for gate in first.gates], [r for r in first.why if r not in decided]
+    return [_line(gate, again.get(gate.id), trouble, wanted=wanted) for gate in first.gates], [
+        r for r in first.why if r not in decided
+    ]
 
 
 def _line(gate: Gate, second: Gate | None, trouble: str, *, wanted: bool) -> GateLine:
@@ -136,7 +143,12 @@ def _line(gate: Gate, second: Gate | None, trouble: str, *, wanted: bool) -> Gat
     if said is Outcome.FAIL:
         return replace(line, standing=Standing.CONFIRMED, note="confirmed by the second run")
     if said is Outcome.PASS:
-        return replace(line, decision=Outcome.INCONCLUSIVE, standing=Standing.REFUTED, note="not confirmed: the second run says pass")
+        return replace(
+            line,
+            decision=Outcome.INCONCLUSIVE,
+            standing=Standing.REFUTED,
+            note="not confirmed: the second run says pass",
+        )
     why = trouble or f"the second run says {said.value if said else 'nothing of it'}"
     return replace(line, decision=Outcome.INCONCLUSIVE, standing=Standing.UNCONFIRMED, note=f"not confirmed: {why}")
 
@@ -148,7 +160,9 @@ def outcome_of_lines(lines: Sequence[GateLine], missing: Sequence[str], drift: S
 
 
 def drift_of(run: Side, older: Sequence[Side], policy: Policy, rng: np.random.Generator) -> list[Drift]:
-    """The run's primary measure against each older baseline, at each suite's own alpha (two-sided confidence 1 - 2 alpha)."""
+    """The run's primary measure against each older baseline, at each suite's own alpha (two-sided confidence 1 - 2
+    alpha).
+    """
     found = []
     for side in older:
         for suite, mine in run.suites.items():
@@ -176,8 +190,8 @@ def drift_outcomes(drift: Sequence[Drift], *, wanted: bool) -> list[Outcome]:
 
 
 def false_alarms(policy: Policy, run: Side, *, gated: Sequence[str], drift: Sequence[Drift] = ()) -> FalseAlarms:
-    """Alarms expected in 100 nights on which nothing changed, over the benchmark gates that ran, service levels and, where they fail the
-    night, ``drift`` lines. Contract cases are no draws of chance and add none."""
+    """Alarms expected in 100 nights on which nothing changed, over the benchmark gates that ran, service levels and,
+    where they fail the night, ``drift`` lines. Contract cases are no draws of chance and add none."""
     designs = {name: _design(run.suites[name]) for name in gated if name in run.suites and run.suites[name].cases}
     alone = (policy.model_copy(update={"benchmark": (entry,)}) for entry in policy.benchmark)
     chances = [forecast(one, designs).false_alarms / 100 for one in alone]

@@ -34,10 +34,19 @@ def _headline(found: Comparison, names: Sequence[str]) -> str:
     """Who breaks what, who is better, and the counts."""
     parts = who_fails(found.sides, names)
     if found.quality:
-        primary = [pair for suite in found.quality for pair in suite.pairs if pair.measure.primary and pair.difference is not None]
+        primary = [
+            pair
+            for suite in found.quality
+            for pair in suite.pairs
+            if pair.measure.primary and pair.difference is not None
+        ]
         shown = [pair for pair in primary if pair.differs]
         pairs = len(primary)
-        parts.append(f"{len(shown)} of {pairs} differences in quality are shown" if shown else f"no difference in quality is shown in {pairs} pairs")
+        parts.append(
+            f"{len(shown)} of {pairs} differences in quality are shown"
+            if shown
+            else f"no difference in quality is shown in {pairs} pairs"
+        )
         parts[-1] += _largest(shown, names)
         # one measure of a suite makes its order; a difference in another is a difference all the same
         others = [pair for suite in found.quality for pair in suite.pairs if not pair.measure.primary and pair.differs]
@@ -46,7 +55,10 @@ def _headline(found: Comparison, names: Sequence[str]) -> str:
             parts[-1] += f", but {len(others)} in other measures: {', '.join(named[:4])}"
     if found.contract:
         broken = sum(row.only_first + row.only_second for row in found.contract)
-        parts.append(f"{broken} contract cases are kept by one and broken by the other, of {sum(row.n for row in found.contract)} pairs of cases")
+        parts.append(
+            f"{broken} contract cases are kept by one and broken by the other, of"
+            f" {sum(row.n for row in found.contract)} pairs of cases"
+        )
     return "; ".join(parts) or "no suite in common"
 
 
@@ -57,7 +69,9 @@ def _largest(shown: Sequence[PairResult], names: Sequence[str]) -> str:
         return ""
     size, pair = max(sizes, key=lambda found: abs(found[0]))
     better, worse = (pair.second, pair.first) if size > 0 else (pair.first, pair.second)
-    return f", the largest: {names[better]} is better than {names[worse]} by {100 * abs(size):.2f} points ({pair.suite})"
+    return (
+        f", the largest: {names[better]} is better than {names[worse]} by {100 * abs(size):.2f} points ({pair.suite})"
+    )
 
 
 def _lead(found: Comparison) -> list[str]:
@@ -65,20 +79,35 @@ def _lead(found: Comparison) -> list[str]:
     lines += [f"left out: {text}" for text in found.dropped]
     if found.quality:
         lines.append(
-            "Differences are the later letter less the earlier, in points, on the samples both concluded, with 95 % intervals. A difference is shown "
-            "where its p-value, adjusted over all pairs (Benjamini and Hochberg), is at most 0.05 although every open sample is counted against it. "
-            "'Not shown' is no proof of equality: the interval says how large a difference may still be."
+            "Differences are the later letter less the earlier, in points, on the samples both concluded, with 95 %"
+            " intervals. A difference is shown where its p-value, adjusted over all pairs (Benjamini and Hochberg), is"
+            " at most 0.05 although every open sample is counted against it. 'Not shown' is no proof of equality: the"
+            " interval says how large a difference may still be."
         )
     return lines
 
 
 def _runs(found: Comparison) -> Section:
     rows = [
-        (label(i), s.vendor, s.model, s.date, s.base_url, f"{s.profile} ({s.surface})", s.preset or "none", s.verdict.upper(), s.run_id)
+        (
+            label(i),
+            s.vendor,
+            s.model,
+            s.date,
+            s.base_url,
+            f"{s.profile} ({s.surface})",
+            s.preset or "none",
+            s.verdict.upper(),
+            s.run_id,
+        )
         for i, s in enumerate(found.sides)
     ]
     columns = ("", "vendor", "model", "date", "endpoint", "profile", "preset", "verdict", "run")
-    notes = [f"{label(i)}: more than one upstream answered ({_upstreams(s)})" for i, s in enumerate(found.sides) if len(s.upstreams) > 1]
+    notes = [
+        f"{label(i)}: more than one upstream answered ({_upstreams(s)})"
+        for i, s in enumerate(found.sides)
+        if len(s.upstreams) > 1
+    ]
     return Section(title="Runs", notes=tuple(notes), tables=(Table(name="runs", columns=columns, rows=tuple(rows)),))
 
 
@@ -120,7 +149,12 @@ def _quality(found: Comparison) -> list[Section]:
     sections = [
         Section(
             title="Quality",
-            notes=("Runs in one pair of brackets cannot be told apart; the order of brackets is by the mean difference on shared questions.",),
+            notes=(
+                (
+                    "Runs in one pair of brackets cannot be told apart; the order of brackets is by the mean difference"
+                    " on shared questions."
+                ),
+            ),
             tables=(
                 Table(name="values", columns=columns, rows=tuple(values)),
                 Table(name="ties", columns=("suite", "tie groups, best first"), rows=tuple(ties)),
@@ -129,13 +163,19 @@ def _quality(found: Comparison) -> list[Section]:
         )
     ]
     if others:
-        sections.append(Section(title="Other measures", tables=(Table(name="other-differences", columns=heads, rows=tuple(others)),)))
+        sections.append(
+            Section(
+                title="Other measures", tables=(Table(name="other-differences", columns=heads, rows=tuple(others)),)
+            )
+        )
     return sections
 
 
 def _ties(groups: Sequence[tuple[int, ...]], sides: Sequence[Side]) -> str:
     """Who breaks the contract is named as such: a place among the best says nothing of that."""
-    called = [label(i) + (" (breaks the contract)" if side.contract == Outcome.FAIL else "") for i, side in enumerate(sides)]
+    called = [
+        label(i) + (" (breaks the contract)" if side.contract == Outcome.FAIL else "") for i, side in enumerate(sides)
+    ]
     return " ".join(f"[{' '.join(called[i] for i in group)}]" for group in groups) or "no order: nothing to rank by"
 
 
@@ -145,7 +185,11 @@ def _pair(pair: PairResult) -> tuple[Value, ...]:
     if d is not None:
         value = Estimate(value=d.estimate, low=d.interval.low, high=d.interval.high, n=pair.samples, unit=Unit.POINTS)
     is_open = pair.open_first + pair.open_second > 0
-    bounds = "–" if not is_open or pair.worst is None or pair.best is None else f"{100 * pair.worst:+.2f} / {100 * pair.best:+.2f}"
+    bounds = (
+        "–"
+        if not is_open or pair.worst is None or pair.best is None
+        else f"{100 * pair.worst:+.2f} / {100 * pair.best:+.2f}"
+    )
     return (
         pair.suite,
         f"{label(pair.second)} – {label(pair.first)}",
@@ -178,21 +222,54 @@ def _contract(found: Comparison) -> list[Section]:
     if not found.contract and not groups:
         return []
     rows = [
-        (f"{label(r.first)} {label(r.second)}", r.area.value, r.n, r.both_pass, r.both_fail, r.only_first, r.only_second, r.open)
+        (
+            f"{label(r.first)} {label(r.second)}",
+            r.area.value,
+            r.n,
+            r.both_pass,
+            r.both_fail,
+            r.only_first,
+            r.only_second,
+            r.open,
+        )
         for r in found.contract
     ]
-    columns = ("runs", "area", "n cases", "both keep", "both break", "only the first keeps", "only the second keeps", "open in either")
+    columns = (
+        "runs",
+        "area",
+        "n cases",
+        "both keep",
+        "both break",
+        "only the first keeps",
+        "only the second keeps",
+        "open in either",
+    )
     kept = [_kept(i, side) for i, side in enumerate(found.sides)]
-    heads = ("", "vendor", "contract", "cases kept", "kept at the first answer", "broken", "open", "n cases asked", "rules broken")
-    tables = [Table(name="contract-runs", columns=heads, rows=tuple(kept)), Table(name="contract", columns=columns, rows=tuple(rows))]
+    heads = (
+        "",
+        "vendor",
+        "contract",
+        "cases kept",
+        "kept at the first answer",
+        "broken",
+        "open",
+        "n cases asked",
+        "rules broken",
+    )
+    tables = [
+        Table(name="contract-runs", columns=heads, rows=tuple(kept)),
+        Table(name="contract", columns=columns, rows=tuple(rows)),
+    ]
     notes = ["; ".join(f"{word}: {' '.join(map(label, members))}" for word, members in groups)] if groups else []
     return [Section(title="Contract", notes=tuple(notes), tables=tuple(tables if rows else tables[:1]))]
 
 
 def _kept(index: int, side: Side) -> tuple[Value, ...]:
-    """The verdict, and counts of all contract cases of one run that were asked; the case itself, not a sample of anything, so without an
-    interval."""
-    cases = [case for suite in side.suites.values() if suite.kind is not SuiteKind.BENCHMARK for case in suite.cases.values()]
+    """The verdict, and counts of all contract cases of one run that were asked; the case itself, not a sample of
+    anything, so without an interval."""
+    cases = [
+        case for suite in side.suites.values() if suite.kind is not SuiteKind.BENCHMARK for case in suite.cases.values()
+    ]
     asked = [case for case in cases if outcome_of(case) is not Outcome.SKIP]
     outcomes = [outcome_of(case) for case in asked]
     kept, broke = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
@@ -218,7 +295,11 @@ def service_values(service: Service) -> tuple[Value, ...]:
         estimate(service.output_tps, Unit.RATE),
         estimate(service.e2e_ms, Unit.MS),
         estimate(service.completion_tokens, Unit.TOKENS),
-        "no price known" if per_thousand is None else Estimate(value=per_thousand, n=service.requests, unit=Unit.USD, exact=True),
+        (
+            "no price known"
+            if per_thousand is None
+            else Estimate(value=per_thousand, n=service.requests, unit=Unit.USD, exact=True)
+        ),
     )
 
 
@@ -239,8 +320,17 @@ def estimate(found: Measured, unit: Unit) -> Estimate:
 
 def _beside(sides: Sequence[Side]) -> Section:
     rows = [(label(i), side.vendor, *service_values(side.service)) for i, side in enumerate(sides)]
-    notes = ("Each run's own traffic; runs made at other hours or from other places differ in this for reasons that are not the vendor's.",)
-    return Section(title="Beside quality", notes=notes, tables=(Table(name="service", columns=("", "vendor", *SERVICE_COLUMNS), rows=tuple(rows)),))
+    notes = (
+        (
+            "Each run's own traffic; runs made at other hours or from other places differ in this for reasons that are"
+            " not the vendor's."
+        ),
+    )
+    return Section(
+        title="Beside quality",
+        notes=notes,
+        tables=(Table(name="service", columns=("", "vendor", *SERVICE_COLUMNS), rows=tuple(rows)),),
+    )
 
 
 def _cases(found: Comparison) -> list[Section]:
@@ -252,7 +342,11 @@ def _cases(found: Comparison) -> list[Section]:
     table = Table(name="cases", columns=columns, rows=tuple(rows), left_out=found.left_out)
     return [
         Section(title="Cases on which they differ", tables=(table,)),
-        *([Section(title="Both answers", excerpts=tuple(excerpts), left_out=len(rows) - len(excerpts))] if excerpts else []),
+        *(
+            [Section(title="Both answers", excerpts=tuple(excerpts), left_out=len(rows) - len(excerpts))]
+            if excerpts
+            else []
+        ),
     ]
 
 
@@ -291,14 +385,21 @@ def as_json(found: Comparison) -> str:
             }
             for suite in found.quality
         ],
-        "contract": [{**asdict(row), "first": label(row.first), "second": label(row.second), "n": row.n} for row in found.contract],
-        "contract_groups": [{"contract": word, "runs": [*map(label, members)]} for word, members in contract_groups(found.sides)],
+        "contract": [
+            {**asdict(row), "first": label(row.first), "second": label(row.second), "n": row.n}
+            for row in found.contract
+        ],
+        "contract_groups": [
+            {"contract": word, "runs": [*map(label, members)]} for word, members in contract_groups(found.sides)
+        ],
         "rules": as_data(rule_lines(found.sides), [label(i) for i in range(len(found.sides))]),
         "cases": [],
         "cases_left_out": found.left_out,
     }
     clean = jsonable(data)
-    clean["cases"] = [jsonable({**asdict(row), "first": label(row.first), "second": label(row.second)}) for row in found.discordant]
+    clean["cases"] = [
+        jsonable({**asdict(row), "first": label(row.first), "second": label(row.second)}) for row in found.discordant
+    ]
     return json.dumps(clean, ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
@@ -318,7 +419,10 @@ def _run(index: int, side: Side) -> dict[str, Any]:
         "gates": [asdict(gate) for gate in side.gates],
         "broken": broken(side),
         "upstreams": dict(side.upstreams),
-        "suites": {name: {"facts": suite.facts, "rows": [asdict(row) for row in suite.rows]} for name, suite in side.suites.items()},
+        "suites": {
+            name: {"facts": suite.facts, "rows": [asdict(row) for row in suite.rows]}
+            for name, suite in side.suites.items()
+        },
         "service": asdict(side.service),
     }
 

@@ -12,8 +12,8 @@ class KeyEntry:
     """``prompt`` is contained in the last user message; a reply is a text, or a call of the named declared tool.
 
     With ``pictures`` the message must show exactly these, in this order, encoded as their ``form`` says.
-    ``right_turns`` and ``wrong_turns`` are an agent's: one shell command an answer, the last one ends it. ``ease``: how often
-    the endpoint is right with this entry, as a share of its accuracy.
+    ``right_turns`` and ``wrong_turns`` are an agent's: one shell command an answer, the last one ends it. ``ease``: how
+    often the endpoint is right with this entry, as a share of its accuracy.
     """
 
     suite: str

@@ -4,7 +4,8 @@ Values that begin with ``@`` are not sent as they stand:
 
 * the string ``"@name"`` stands for a snippet of the file, a variable of an ``each`` entry, or one of ``@null``,
   ``@model``, ``@other-model``, ``@context-window``, ``@stub``, ``@tools-limit``; ``"@@name"`` is the text ``@name``;
-* the table ``{ "@name" = argument }`` is a directive, replaced when the request is made (see ``kvv.cases.contract.build``).
+* the table ``{ "@name" = argument }`` is a directive, replaced when the request is made (see
+``kvv.cases.contract.build``).
 """
 
 from __future__ import annotations
@@ -35,7 +36,22 @@ VIRTUAL_CLAIMS = frozenset(
 )
 #: keys of an ``each`` entry that are no variables
 ENTRY_FIELDS = frozenset(
-    {"id", "body", "omit", "level", "source", "claims", "checks", "requirement", "expect", "prompt", "messages", "effort", "raw", "credential"}
+    {
+        "id",
+        "body",
+        "omit",
+        "level",
+        "source",
+        "claims",
+        "checks",
+        "requirement",
+        "expect",
+        "prompt",
+        "messages",
+        "effort",
+        "raw",
+        "credential",
+    }
 )
 
 
@@ -65,7 +81,9 @@ class Variant(_Table):
 
 
 class Round(Variant):
-    """One step of a script: a request (named ``name``) or several ``variants``, all asked at once, and what they must show."""
+    """One step of a script: a request (named ``name``) or several ``variants``, all asked at once, and what they must
+    show.
+    """
 
     name: str
     variants: dict[str, Variant] = {}
@@ -77,13 +95,14 @@ class Round(Variant):
 class CaseSpec(_Table):
     """One ``[[case]]``. It becomes one case per entry of ``each``, per thinking mode and per stream mode.
 
-    ``each`` names a parameter set of the profile, or lists tables with an ``id`` and variables. ``level`` may name a level
-    of the profile (``reject``, ``type``); ``levels`` and ``skip`` are keyed by a surface, a glob of profile ids, or
-    ``profile-glob/surface``, and the first key that fits decides (a level can only be lowered). ``claims`` must all be
-    claimed, else the case is SKIP.
+    ``each`` names a parameter set of the profile, or lists tables with an ``id`` and variables. ``level`` may name a
+    level of the profile (``reject``, ``type``); ``levels`` and ``skip`` are keyed by a surface, a glob of profile ids,
+    or ``profile-glob/surface``, and the first key that fits decides (a level can only be lowered). ``claims`` must all
+    be claimed, else the case is SKIP.
 
     ``variants`` are asked together (``sequence``: one after the other) and ``compare``d; ``rounds`` are a script.
-    ``samples`` asks each request so often; then ``at-least`` (or ``at-most``) bounds the rate of answers that pass ``checks``.
+    ``samples`` asks each request so often; then ``at-least`` (or ``at-most``) bounds the rate of answers that pass
+    ``checks``.
     """
 
     id: str
@@ -127,7 +146,9 @@ class CaseSpec(_Table):
 
 
 class CaseFile(_Table):
-    """A whole file: defaults, named snippets, then cases. ``max_tokens`` is what a request sends unless a case says otherwise."""
+    """A whole file: defaults, named snippets, then cases. ``max_tokens`` is what a request sends unless a case says
+    otherwise.
+    """
 
     area: Area
     source: str
@@ -160,7 +181,9 @@ def load_case_file(suite: str, names: Names) -> CaseFile:
 
 
 def parse_case_file(text: str, name: str, names: Names) -> CaseFile:
-    """CaseFileError for TOML that is none, unknown fields, repeated ids, unknown checks, snippets, directives or claims."""
+    """CaseFileError for TOML that is none, unknown fields, repeated ids, unknown checks, snippets, directives or
+    claims.
+    """
     try:
         parsed = CaseFile.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -169,7 +192,12 @@ def parse_case_file(text: str, name: str, names: Names) -> CaseFile:
         first = error.errors()[0]
         raise CaseFileError(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     anywhere = frozenset().union(*(_variables(spec) for spec in parsed.case))
-    _references({"snippets": parsed.snippets}, f"{name}: snippets", anywhere | frozenset(parsed.snippets) | RESERVED, names.directives)
+    _references(
+        {"snippets": parsed.snippets},
+        f"{name}: snippets",
+        anywhere | frozenset(parsed.snippets) | RESERVED,
+        names.directives,
+    )
     seen = set()
     for spec in parsed.case:
         where = f"{name}: case {spec.id!r}"
@@ -185,11 +213,18 @@ def _check_spec(spec: CaseSpec, file: CaseFile, where: str, names: Names) -> Non
     for table in tables:
         _known("check", table.checks, names.checks, where)
         _known("comparison", table.compare, names.comparisons, where)
-    _known("claim", (claim for claim in (*file.claims, *spec.claims) if not claim.startswith("schema:")), _claims(), where)
+    _known(
+        "claim", (claim for claim in (*file.claims, *spec.claims) if not claim.startswith("schema:")), _claims(), where
+    )
     for entry in spec.each if isinstance(spec.each, tuple) else ():
         if not isinstance(entry.get("id"), str) or not re.fullmatch(r"[a-z0-9.-]+", entry["id"]):
             raise CaseFileError(f"{where}: an entry of each wants an id of a-z, 0-9, dots and hyphens")
-    _references(spec.model_dump(exclude_unset=True), where, _variables(spec) | frozenset(file.snippets) | RESERVED, names.directives)
+    _references(
+        spec.model_dump(exclude_unset=True),
+        where,
+        _variables(spec) | frozenset(file.snippets) | RESERVED,
+        names.directives,
+    )
     _check_rounds(spec, where)
 
 

@@ -1,7 +1,9 @@
-"""A benchmark's valid request that was refused: believed only when the same request is refused again while a plain one is answered.
+"""A benchmark's valid request that was refused: believed only when the same request is refused again while a plain one
+is answered.
 
-DESIGN section 3: a 400 or 422 on a valid request is the vendor's failure, and one more kept sample confirms it. An account or a gateway
-that gave out in mid-run refuses everything: then the plain request is refused too, and nothing is known of the vendor.
+DESIGN section 3: a 400 or 422 on a valid request is the vendor's failure, and one more kept sample confirms it. An
+account or a gateway that gave out in mid-run refuses everything: then the plain request is refused too, and nothing is
+known of the vendor.
 """
 
 from __future__ import annotations
@@ -16,7 +18,18 @@ from kvv.protocol.classify import BESIDE, Standing, assess, unanswered
 #: fields of a body that may be what was refused: the plain request goes without
 _OWN_FIELDS = frozenset(
     [
-        *("messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", "stream", "stream_options", "n", "seed"),
+        *(
+            "messages",
+            "tools",
+            "tool_choice",
+            "parallel_tool_calls",
+            "response_format",
+            "stop",
+            "stream",
+            "stream_options",
+            "n",
+            "seed",
+        ),
         *("temperature", "top_p", "max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty"),
         *("thinking", "chat_template_kwargs", "reasoning_effort"),
     ]
@@ -49,7 +62,12 @@ def confirmed(case: Case, first: Answered, again: Answered, control: Answered) -
     if second.standing is not Standing.REFUSED:
         return _open(found, evidence, second.reason, f"refused, and asked again without an answer: {second.detail}")
     if assess(control.exchange, control.observation).standing is not Standing.ANSWERED:
-        return _open(found, evidence, "control-not-answered", f"refused, but the plainest request was not answered either: {found.detail}")
+        return _open(
+            found,
+            evidence,
+            "control-not-answered",
+            f"refused, but the plainest request was not answered either: {found.detail}",
+        )
     return replace(found, evidence=evidence)
 
 

@@ -83,8 +83,8 @@ class Judge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything a suite may know. ``keyed``: requests carry a key, and it alone tells who is asking. ``agent`` and ``grader``: another
-    program's name and version, "" for the suite's own."""
+    """Everything a suite may know. ``keyed``: requests carry a key, and it alone tells who is asking. ``agent`` and
+    ``grader``: another program's name and version, "" for the suite's own."""
 
     model: str
     profile: Profile
@@ -159,7 +159,8 @@ class Suite(ABC):
         """Every case once, with ``sample`` 0; the planner repeats a benchmark's cases ``settings.samples`` times."""
 
     def data_variant(self, variant: str) -> str:
-        """Which variant of its data set ``--variant`` asks for, "" for the default one. ValueError for a variant that the suite does not know.
+        """Which variant of its data set ``--variant`` asks for, "" for the default one. ValueError for a variant that
+        the suite does not know.
 
         One ``--variant`` is for all suites of a run: those that have no variants ignore it.
         """
@@ -170,7 +171,9 @@ class Suite(ABC):
         return context.settings.samples
 
     def bodies(self, case: Case) -> Iterable[Any]:
-        """What the case will send, as far as it is known beforehand: the plan's estimate of prompt tokens is made from it."""
+        """What the case will send, as far as it is known beforehand: the plan's estimate of prompt tokens is made from
+        it.
+        """
         return (case.inputs.get("body"),)
 
     @abstractmethod
@@ -206,7 +209,9 @@ class SingleTurn(Suite):
     source: ClassVar[str]
 
     def case(self, case_id: str, context: Context, body: Mapping[str, Any], **inputs: Any) -> Case:
-        """A case of its own cluster. ``inputs`` are the judge's, and may hold ``prompt_tokens`` (an estimate) and ``stratum``."""
+        """A case of its own cluster. ``inputs`` are the judge's, and may hold ``prompt_tokens`` (an estimate) and
+        ``stratum``.
+        """
         return Case(
             id=case_id,
             suite=self.id,
@@ -221,7 +226,9 @@ class SingleTurn(Suite):
 
     def request(self, case: Case) -> Request:
         inputs = case.inputs
-        return Request(body=inputs["body"], stream=inputs["stream"], expect_prompt_tokens=inputs.get("prompt_tokens", 0))
+        return Request(
+            body=inputs["body"], stream=inputs["stream"], expect_prompt_tokens=inputs.get("prompt_tokens", 0)
+        )
 
     @abstractmethod
     def judge(self, case: Case, answered: Answered) -> Verdict:
@@ -280,7 +287,9 @@ def suite_ids() -> list[str]:
 
 @cache
 def plugged() -> tuple[Mapping[str, Callable[[], Suite]], Sequence[str]]:
-    """What makes other packages' suites, by id; and one line for each plug-in that cannot be used, which everybody does without."""
+    """What makes other packages' suites, by id; and one line for each plug-in that cannot be used, which everybody does
+    without.
+    """
     found: dict[str, Callable[[], Suite]] = {}
     entries, broken = registered()
     for entry in entries:

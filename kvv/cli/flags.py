@@ -11,4 +11,6 @@ NOT_OPTIONS = frozenset({"verb", "run"})
 
 def flags_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was given on the command line; an empty list of suites counts as not given."""
-    return {name: value for name, value in vars(arguments).items() if name not in NOT_OPTIONS and value not in (None, [])}
+    return {
+        name: value for name, value in vars(arguments).items() if name not in NOT_OPTIONS and value not in (None, [])
+    }

@@ -26,7 +26,9 @@ Verb = Callable[[argparse.Namespace], int]
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="kvv", description="Tells whether an endpoint that serves an open-weight model serves it correctly.")
+    parser = Parser(
+        prog="kvv", description="Tells whether an endpoint that serves an open-weight model serves it correctly."
+    )
     parser.add_argument("--version", action="version", version=f"kvv {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
 
@@ -37,12 +39,19 @@ def build_parser() -> Parser:
     plan = verbs.add_parser("plan", help="what a run would ask and cost; sends nothing")
     add_run_options(plan)
 
-    vendors = verbs.add_parser("vendors", help="several endpoints, providers or layers side by side, at the same time and under one budget")
+    vendors = verbs.add_parser(
+        "vendors", help="several endpoints, providers or layers side by side, at the same time and under one budget"
+    )
     add_vendors_options(vendors)
 
     resume = verbs.add_parser("resume", help="continue a run")
     _add_run(resume)
-    for name, kind in (("--deadline", float), ("--max-cost", float), ("--max-requests", int), ("--max-tokens-total", int)):
+    for name, kind in (
+        ("--deadline", float),
+        ("--max-cost", float),
+        ("--max-requests", int),
+        ("--max-tokens-total", int),
+    ):
         resume.add_argument(name, type=kind, help="replaces the run's own bound")
     add_again_options(resume)
     resume.add_argument("--reference-base-url", metavar="URL", help="the same official endpoint at another address")
@@ -55,18 +64,32 @@ def build_parser() -> Parser:
 
     report = verbs.add_parser("report", help="views of a stored run")
     _add_run(report)
-    report.add_argument("--format", default="text", metavar="F[,F...]", help=f"{', '.join(REPORT_FORMATS)} (default: text)")
+    report.add_argument(
+        "--format", default="text", metavar="F[,F...]", help=f"{', '.join(REPORT_FORMATS)} (default: text)"
+    )
     report.add_argument("--to", metavar="DIR", help="write files there instead of printing")
     add_output_options(report)
-    show = verbs.add_parser("show", help="one case: requirement, request, answer, expected value; or what a wire rule objected to")
-    show.add_argument("case", nargs="?", metavar="CASE", help="a case id, with #SAMPLE for a repeat; with --rule, the run")
-    show.add_argument("--rule", metavar="RULE", help="instead of a case: every finding of this wire rule (or pattern), with its frames' bytes")
+    show = verbs.add_parser(
+        "show", help="one case: requirement, request, answer, expected value; or what a wire rule objected to"
+    )
+    show.add_argument(
+        "case", nargs="?", metavar="CASE", help="a case id, with #SAMPLE for a repeat; with --rule, the run"
+    )
+    show.add_argument(
+        "--rule",
+        metavar="RULE",
+        help="instead of a case: every finding of this wire rule (or pattern), with its frames' bytes",
+    )
     show.add_argument("--run", default="last", metavar="RUN", help="the run's folder or name (default: the newest)")
-    show.add_argument("--export", metavar="DIR", help="write body.json, the raw response, a curl line and an issue text there")
+    show.add_argument(
+        "--export", metavar="DIR", help="write body.json, the raw response, a curl line and an issue text there"
+    )
     add_output_options(show)
 
     listing = verbs.add_parser("list", help="cases, suites, rules, faults, profiles, policies")
-    listing.add_argument("what", nargs="?", default="suites", choices=("suites", "cases", "rules", "faults", "profiles", "policies"))
+    listing.add_argument(
+        "what", nargs="?", default="suites", choices=("suites", "cases", "rules", "faults", "profiles", "policies")
+    )
     listing.add_argument("--profile", default="kimi-k3", help="for cases: the profile they are made for")
     listing.add_argument("--surface", default="vendor")
     listing.add_argument("--json", dest="json_output", action="store_true")
@@ -78,7 +101,9 @@ def build_parser() -> Parser:
     data.add_argument("suite", nargs="?", metavar="SUITE")
     data.add_argument("--path", metavar="PATH", help="verify: the copy to check (default: the cached one)")
     data.add_argument("--into", metavar="DIR", help="pull: write the offline copy there")
-    data.add_argument("--from", dest="mirror", metavar="URL|DIR", help="pull: a mirror of the hub; beam: a folder in any of its forms")
+    data.add_argument(
+        "--from", dest="mirror", metavar="URL|DIR", help="pull: a mirror of the hub; beam: a folder in any of its forms"
+    )
     data.add_argument("--variant", metavar="V", help="a variant of the data set, such as a size of beam")
     data.add_argument("--revision", metavar="REV", help="pull: another revision than the pinned one")
 
@@ -91,17 +116,40 @@ def build_parser() -> Parser:
     serve.add_argument("--seed", type=int, default=0)
     serve.add_argument("--ttft-ms", type=float, default=0.0)
     serve.add_argument("--itl-ms", type=float, default=0.0)
-    serve.add_argument("--fault", action="append", default=[], metavar="ID", help="switch on a fault of the catalogue (see `kvv list faults`)")
-    serve.add_argument("--data", action="append", default=[], metavar="SUITE=PATH", help="answer key from this data instead of the shipped fixtures")
+    serve.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="switch on a fault of the catalogue (see `kvv list faults`)",
+    )
+    serve.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="SUITE=PATH",
+        help="answer key from this data instead of the shipped fixtures",
+    )
     serve.add_argument("--api-key-env", metavar="NAME", help="ask for the key in this environment variable")
 
-    selftest = verbs.add_parser("selftest", help="our own conformance test: every fault of the catalogue seen, nothing else")
-    selftest.add_argument("--fault", nargs="+", action="extend", default=[], metavar="ID", help="these alone, with variations as in B19:stream+1in4")
+    selftest = verbs.add_parser(
+        "selftest", help="our own conformance test: every fault of the catalogue seen, nothing else"
+    )
+    selftest.add_argument(
+        "--fault",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="ID",
+        help="these alone, with variations as in B19:stream+1in4",
+    )
     selftest.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
     add_compared_verbs(verbs)
 
-    imported = verbs.add_parser("import", help="recorded results of another tool become a run, re-scored under our rules")
+    imported = verbs.add_parser(
+        "import", help="recorded results of another tool become a run, re-scored under our rules"
+    )
     imported.add_argument("tool", choices=("k2vv", "mmmu-pro", "beam"))
     imported.add_argument("file", metavar="FILE")
     imported.add_argument("scores", nargs="?", metavar="SCORES", help="beam: the recorded judge's scores, JSONL")
@@ -203,7 +251,11 @@ def _main(argv: Sequence[str] | None) -> int:
         if isinstance(error, WriteError):
             print(_without_secrets(f"kvv {arguments.verb}: {error}", arguments), file=sys.stderr)
             return EXIT_HARNESS
-        text = "".join(traceback.format_exception(error)) if getattr(arguments, "verbose", None) else f"{type(error).__name__}: {error}"
+        text = (
+            "".join(traceback.format_exception(error))
+            if getattr(arguments, "verbose", None)
+            else f"{type(error).__name__}: {error}"
+        )
         print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
         return EXIT_HARNESS
 
@@ -221,7 +273,9 @@ def _warn_of_plugins() -> None:
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """SIGTERM is taken like Ctrl-C, from the first moment on; a run puts its own handlers, which drain, in this one's place."""
+    """SIGTERM is taken like Ctrl-C, from the first moment on; a run puts its own handlers, which drain, in this one's
+    place.
+    """
     if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
         yield
         return
@@ -242,7 +296,9 @@ def _without_secrets(text: str, arguments: argparse.Namespace) -> str:
     from kvv.protocol.redaction.redactor import Redactor
     from kvv.transport.endpoint import in_address
 
-    named = [getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env", "reference_api_key_env")]
+    named = [
+        getattr(arguments, option, None) for option in ("api_key_env", "judge_api_key_env", "reference_api_key_env")
+    ]
     headers = [pair.partition("=")[2] for pair in getattr(arguments, "header_env", None) or []]
     names = [*(name for name in named if name), *headers, *getattr(arguments, "key_names", ())]
     names += ["KVV_API_KEY", "KVV_JUDGE_API_KEY", "KVV_REFERENCE_API_KEY"]

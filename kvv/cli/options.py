@@ -25,65 +25,120 @@ class Parser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(args, namespace)
         for action in self._actions:
             if problem := text_problem(getattr(found, action.dest, None)):
-                self.error(f"argument {action.option_strings[-1] if action.option_strings else action.metavar or action.dest}: {problem}")
+                self.error(
+                    f"argument {action.option_strings[-1] if action.option_strings else action.metavar or action.dest}:"
+                    f" {problem}"
+                )
         return found, rest
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--out", metavar="DIR", help="where run folders are written (default: reports/)")
-    group.add_argument("--json", dest="json_output", action="store_true", default=None, help="print report.json on standard output")
+    group.add_argument(
+        "--json", dest="json_output", action="store_true", default=None, help="print report.json on standard output"
+    )
     group.add_argument("-q", "--quiet", action="store_true", default=None, help="print the verdict only")
     group.add_argument("-v", "--verbose", action="store_true", default=None, help="say more, tracebacks included")
-    group.add_argument("--public", action="store_true", default=None, help="leave the endpoint's address out of the reports")
+    group.add_argument(
+        "--public", action="store_true", default=None, help="leave the endpoint's address out of the reports"
+    )
 
 
 def add_endpoint_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("endpoint")
     group.add_argument(
-        "--base-url", metavar="URL", help="the endpoint, up to and including /v1 (KVV_BASE_URL); without it our own reference endpoint is asked"
+        "--base-url",
+        metavar="URL",
+        help="the endpoint, up to and including /v1 (KVV_BASE_URL); without it our own reference endpoint is asked",
     )
     group.add_argument("--model", metavar="NAME", help="the model's name there (KVV_MODEL)")
-    group.add_argument("--api-key-env", metavar="NAME", help="name of the environment variable that holds the key (default: KVV_API_KEY)")
-    group.add_argument("--header-env", action="append", metavar="HEADER=NAME", help="send HEADER with the value of the environment variable NAME")
+    group.add_argument(
+        "--api-key-env",
+        metavar="NAME",
+        help="name of the environment variable that holds the key (default: KVV_API_KEY)",
+    )
+    group.add_argument(
+        "--header-env",
+        action="append",
+        metavar="HEADER=NAME",
+        help="send HEADER with the value of the environment variable NAME",
+    )
     group.add_argument("--provider", metavar="NAME", help="pin one provider behind a gateway")
     group.add_argument("--extra-body", metavar="JSON|@FILE", help="fields added to every request body")
-    group.add_argument("--other-model", metavar="NAME", help="another model on the same gateway, to see that extensions do not leak to it")
+    group.add_argument(
+        "--other-model",
+        metavar="NAME",
+        help="another model on the same gateway, to see that extensions do not leak to it",
+    )
     add_judge_options(parser)
     group = parser.add_argument_group("the official endpoint beside it")
-    group.add_argument("--reference-base-url", metavar="URL", help="the official endpoint: the benchmarks are asked there too, at the same time")
+    group.add_argument(
+        "--reference-base-url",
+        metavar="URL",
+        help="the official endpoint: the benchmarks are asked there too, at the same time",
+    )
     group.add_argument("--reference-model", metavar="NAME", help="the model's name there (default: as --model)")
-    group.add_argument("--reference-api-key-env", metavar="NAME", help="variable that holds the key for it (default: KVV_REFERENCE_API_KEY)")
+    group.add_argument(
+        "--reference-api-key-env",
+        metavar="NAME",
+        help="variable that holds the key for it (default: KVV_REFERENCE_API_KEY)",
+    )
     group.add_argument("--reference-price-in", type=float, metavar="USD", help="per million prompt tokens there")
     group.add_argument("--reference-price-cached", type=float, metavar="USD")
     group.add_argument("--reference-price-out", type=float, metavar="USD")
 
 
 def add_again_options(parser: argparse.ArgumentParser, when: str = "") -> None:
-    """What a stored run says of where something is sent, given again: needed where another user or machine started it."""
+    """What a stored run says of where something is sent, given again: needed where another user or machine started
+    it.
+    """
     parser.add_argument("--base-url", metavar="URL", help=f"{when}the same endpoint at another address")
     parser.add_argument("--api-key-env", metavar="NAME", help=f"{when}name of the variable that holds its key")
-    parser.add_argument("--header-env", action="append", metavar="HEADER=NAME", help=f"{when}send HEADER with the value of the variable NAME")
+    parser.add_argument(
+        "--header-env",
+        action="append",
+        metavar="HEADER=NAME",
+        help=f"{when}send HEADER with the value of the variable NAME",
+    )
     parser.add_argument("--judge-base-url", metavar="URL", help=f"{when}the judge at another address")
-    parser.add_argument("--judge-api-key-env", metavar="NAME", help=f"{when}name of the variable that holds the judge's key")
-    parser.add_argument("--sandbox", choices=BACKENDS, help=f"{when}where a model's commands run; none must be given each time")
+    parser.add_argument(
+        "--judge-api-key-env", metavar="NAME", help=f"{when}name of the variable that holds the judge's key"
+    )
+    parser.add_argument(
+        "--sandbox", choices=BACKENDS, help=f"{when}where a model's commands run; none must be given each time"
+    )
 
 
 def add_judge_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("judge")
     group.add_argument("--judge-base-url", metavar="URL", help="the judge's endpoint")
     group.add_argument("--judge-model", metavar="NAME", help="the judge's model")
-    group.add_argument("--second-judge-model", metavar="NAME", help="another model there, which judges the same answers: their agreement is reported")
     group.add_argument(
-        "--judge-api-key-env", metavar="NAME", help="name of the environment variable that holds the judge's key (default: KVV_JUDGE_API_KEY)"
+        "--second-judge-model",
+        metavar="NAME",
+        help="another model there, which judges the same answers: their agreement is reported",
+    )
+    group.add_argument(
+        "--judge-api-key-env",
+        metavar="NAME",
+        help="name of the environment variable that holds the judge's key (default: KVV_JUDGE_API_KEY)",
     )
 
 
 def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is checked")
-    group.add_argument("--profile", metavar="NAME", help="what the model promises (default: picked by the model's name)")
-    group.add_argument("--surface", choices=SURFACES, help="what stands there: a public API, a bare engine, the official API (default: vendor)")
-    group.add_argument("--preset", choices=("kvv",), help="reproduce another verifier's sampling, prompts and failure rule")
+    group.add_argument(
+        "--profile", metavar="NAME", help="what the model promises (default: picked by the model's name)"
+    )
+    group.add_argument(
+        "--surface",
+        choices=SURFACES,
+        help="what stands there: a public API, a bare engine, the official API (default: vendor)",
+    )
+    group.add_argument(
+        "--preset", choices=("kvv",), help="reproduce another verifier's sampling, prompts and failure rule"
+    )
     group.add_argument("--policy", metavar="NAME|FILE", help="what is required, with which margins")
     group.add_argument("--tier", choices=TIERS, help="how much is asked (default with --base-url: smoke)")
     group.add_argument("--limit", type=int, metavar="N", help="at most N questions a benchmark, drawn by --seed")
@@ -91,22 +146,50 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--case", action="append", metavar="GLOB", help="only cases whose id matches (repeatable)")
     group.add_argument("--variant", metavar="V", help="a suite's variant")
     group.add_argument(
-        "--data", action="append", metavar="SUITE=PATH", help="a suite's data from a file or folder; `fixture` takes the shipped sample"
+        "--data",
+        action="append",
+        metavar="SUITE=PATH",
+        help="a suite's data from a file or folder; `fixture` takes the shipped sample",
     )
-    group.add_argument("--tokenizer", metavar="PATH", help="the model's merges in tiktoken's form, or its Hugging Face folder: counts prompts")
-    group.add_argument("--sandbox", choices=BACKENDS, help="where a model's commands run (default: the first that works); none is no sandbox at all")
-    group.add_argument("--agent", choices=(OWN, *AGENTS), help="who works on swebench's instances: our own agent, or mini-swe-agent's if installed")
-    group.add_argument("--grader", choices=(OWN, *GRADERS), help="who grades them: our own rules, or the official harness, where installed")
-    group.add_argument("--reference", action="append", metavar="FILE", help="per-case results of an official run (repeatable)")
+    group.add_argument(
+        "--tokenizer",
+        metavar="PATH",
+        help="the model's merges in tiktoken's form, or its Hugging Face folder: counts prompts",
+    )
+    group.add_argument(
+        "--sandbox",
+        choices=BACKENDS,
+        help="where a model's commands run (default: the first that works); none is no sandbox at all",
+    )
+    group.add_argument(
+        "--agent",
+        choices=(OWN, *AGENTS),
+        help="who works on swebench's instances: our own agent, or mini-swe-agent's if installed",
+    )
+    group.add_argument(
+        "--grader",
+        choices=(OWN, *GRADERS),
+        help="who grades them: our own rules, or the official harness, where installed",
+    )
+    group.add_argument(
+        "--reference", action="append", metavar="FILE", help="per-case results of an official run (repeatable)"
+    )
     group.add_argument("--as-reference", metavar="FILE", help="write this run's per-case results")
     group.add_argument(
-        "--early-stop", action="store_true", default=None, help="end a benchmark at one of the policy's looks once its --reference decides it"
+        "--early-stop",
+        action="store_true",
+        default=None,
+        help="end a benchmark at one of the policy's looks once its --reference decides it",
     )
     group.add_argument("--seed", type=int, help="seed of every draw (default: 0)")
     group.add_argument("--shard", metavar="I/N", help="only part I of N, split by cluster; `kvv merge` joins the parts")
     group.add_argument("--strict", action="store_true", default=None, help="a broken should fails too")
-    group.add_argument("--force", action="store_true", default=None, help="run the benchmarks although the parameter gate failed")
-    group.add_argument("--gentle", action="store_true", default=None, help="leave out cases that have brought engines down")
+    group.add_argument(
+        "--force", action="store_true", default=None, help="run the benchmarks although the parameter gate failed"
+    )
+    group.add_argument(
+        "--gentle", action="store_true", default=None, help="leave out cases that have brought engines down"
+    )
 
 
 def add_sampling_options(parser: argparse.ArgumentParser) -> None:
@@ -116,8 +199,12 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--effort", action="append", metavar="low|high|max", help="thinking effort")
     group.add_argument("--temperature", type=float)
     group.add_argument("--top-p", type=float)
-    group.add_argument("--max-tokens", action="append", metavar="[SUITE=]N", help="output limit, for all benchmarks or one")
-    group.add_argument("--stream", action=argparse.BooleanOptionalAction, default=None, help="stream benchmark answers (default: on)")
+    group.add_argument(
+        "--max-tokens", action="append", metavar="[SUITE=]N", help="output limit, for all benchmarks or one"
+    )
+    group.add_argument(
+        "--stream", action=argparse.BooleanOptionalAction, default=None, help="stream benchmark answers (default: on)"
+    )
 
 
 def add_limit_options(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +222,11 @@ def add_limit_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--price-cached", type=float, metavar="USD", help="per million cached prompt tokens")
     group.add_argument("--price-out", type=float, metavar="USD", help="per million completion tokens")
     group.add_argument("--yes", action="store_true", default=None, help="start although the run may be expensive")
-    group.add_argument("--record", choices=("message", "full"), help="what is kept of benchmark answers (contract answers are kept whole)")
+    group.add_argument(
+        "--record",
+        choices=("message", "full"),
+        help="what is kept of benchmark answers (contract answers are kept whole)",
+    )
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +241,11 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def add_vendors_options(parser: argparse.ArgumentParser) -> None:
     """What is the same for all sides; what differs stands in the file."""
-    parser.add_argument("file", metavar="FILE", help="a TOML file with a [[vendor]] table for each side: name, base_url, model, api_key_env, ...")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a TOML file with a [[vendor]] table for each side: name, base_url, model, api_key_env, ...",
+    )
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
     parser.add_argument("--model", metavar="NAME", help="the model's name at every side whose table has none")
     add_judge_options(parser)

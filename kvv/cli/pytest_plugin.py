@@ -1,8 +1,8 @@
 """`pytest --kvv-run DIR`: a finished run as test items, one per contract case and per gate, and one for the verdict.
 
-Loaded by pytest wherever kvv is installed: without the option it adds two lines of help and imports nothing more. Failure and error are
-told apart as in junit.xml: the vendor is wrong and it counts (failed); nothing could be decided, because of us or of the network
-(error); not claimed (skipped); a failure that is waived or does not count (xfailed).
+Loaded by pytest wherever kvv is installed: without the option it adds two lines of help and imports nothing more.
+Failure and error are told apart as in junit.xml: the vendor is wrong and it counts (failed); nothing could be decided,
+because of us or of the network (error); not claimed (skipped); a failure that is waived or does not count (xfailed).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ STORE_NAME = "store.sqlite"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("kvv").addoption(OPTION, action="append", default=[], metavar="DIR", help="show a finished kvv run as test items (repeatable)")
+    parser.getgroup("kvv").addoption(
+        OPTION, action="append", default=[], metavar="DIR", help="show a finished kvv run as test items (repeatable)"
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -82,7 +84,9 @@ class Subject:
 
 
 def subjects(view: RunView) -> Iterator[Subject]:
-    """Contract cases (benchmark samples are no tests, their gates are), gates, and the verdict, which passes only with the run."""
+    """Contract cases (benchmark samples are no tests, their gates are), gates, and the verdict, which passes only with
+    the run.
+    """
     from kvv.rendering.escape import plain
 
     for row in view.checks:
@@ -91,7 +95,9 @@ def subjects(view: RunView) -> Iterator[Subject]:
     for gate in view.decision.gates:
         waived = gate.reason.startswith("waived:")
         kind = "xfailed" if waived else _kind(gate.decision.value)
-        yield Subject(name=f"gate/{plain(gate.id, 200)}", kind=kind, message=plain(gate.reason, 800), text=plain(gate.method, 200))
+        yield Subject(
+            name=f"gate/{plain(gate.id, 200)}", kind=kind, message=plain(gate.reason, 800), text=plain(gate.method, 200)
+        )
     outcome = view.decision.outcome.value
     why = "\n".join(plain(reason, 600) for reason in view.decision.why[:20])
     yield Subject(name="verdict", kind=_kind(outcome), message=plain(view.decision.headline, 1000), text=why)
@@ -104,12 +110,20 @@ def _case(view: RunView, row: CheckRow) -> Subject:
     kind = _kind(verdict.outcome.value)
     message = f"{verdict.outcome.value}: {verdict.reason or 'no reason given'}"
     if kind == "failed" and not view.counts(row):
-        kind, message = "xfailed", f"{'waived' if row.waived else f'{row.level.value}-level, shown only'}: {verdict.reason}"
+        kind, message = (
+            "xfailed",
+            f"{'waived' if row.waived else f'{row.level.value}-level, shown only'}: {verdict.reason}",
+        )
     parts = [verdict.detail, f"requirement: {row.case.requirement}", f"source: {row.case.source}"]
     parts += [f"expected: {row.expected}"] if row.expected else []
     parts += [f"evidence: {e.exchange}: {e.excerpt}" for e in verdict.evidence[:3]]
     parts += [row.curl] if row.curl else []
-    return Subject(name=plain(row.id, 300), kind=kind, message=plain(message, 400), text=block("\n".join(filter(None, parts)), 4_000))
+    return Subject(
+        name=plain(row.id, 300),
+        kind=kind,
+        message=plain(message, 400),
+        text=block("\n".join(filter(None, parts)), 4_000),
+    )
 
 
 def _kind(outcome: str) -> str:

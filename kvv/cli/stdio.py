@@ -12,9 +12,9 @@ from typing import Any, TextIO, cast
 class Outlet:
     """A standard stream on which nothing that is written ever raises; in all else it is the stream itself.
 
-    What cannot be encoded is written as a backslash escape. The first OSError (closed pipe, full disk, terminal that is gone) silences the
-    stream: its descriptor is pointed at the null device, so that what is buffered, other writers and the interpreter's own last flush
-    fail no more. ``failed`` is called once then, with the error.
+    What cannot be encoded is written as a backslash escape. The first OSError (closed pipe, full disk, terminal that is
+    gone) silences the stream: its descriptor is pointed at the null device, so that what is buffered, other writers and
+    the interpreter's own last flush fail no more. ``failed`` is called once then, with the error.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -56,8 +56,8 @@ class Outlet:
 
 @contextmanager
 def outlets() -> Iterator[None]:
-    """``sys.stdout`` and ``sys.stderr`` as outlets. At the end both are flushed, and a standard output that failed is named on standard error,
-    unless its reader went away (``| head``), which is no trouble."""
+    """``sys.stdout`` and ``sys.stderr`` as outlets. At the end both are flushed, and a standard output that failed is
+    named on standard error, unless its reader went away (``| head``), which is no trouble."""
     _occupy_standard_descriptors()
     before = sys.stdout, sys.stderr
     # started with a stream closed: what is said goes nowhere, the exit code and the reports still tell
@@ -69,13 +69,18 @@ def outlets() -> Iterator[None]:
         said.flush()
         if said.failure is not None and not isinstance(said.failure, BrokenPipeError):
             reason = said.failure.strerror or said.failure
-            told.write(f"kvv: standard output cannot be written ({reason}); the exit code and the report files are not affected\n")
+            told.write(
+                f"kvv: standard output cannot be written ({reason}); the exit code and the report files are not"
+                " affected\n"
+            )
         told.flush()
         sys.stdout, sys.stderr = before
 
 
 def _occupy_standard_descriptors() -> None:
-    """A file opened while 0, 1 or 2 is closed would take its number, and receive what a library or a child prints there."""
+    """A file opened while 0, 1 or 2 is closed would take its number, and receive what a library or a child prints
+    there.
+    """
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(spare, True)
     os.close(spare)

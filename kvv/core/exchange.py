@@ -94,7 +94,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """One usage object and where it stood: body, summary (tail frame), choice (end frame), chunk (a middle frame), header."""
+    """One usage object and where it stood: body, summary (tail frame), choice (end frame), chunk (a middle frame),
+    header.
+    """
 
     place: str
     frame: int
@@ -150,7 +152,8 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What an exchange says, with nothing repaired: no default finish_reason, no invented index, calls in order of arrival.
+    """What an exchange says, with nothing repaired: no default finish_reason, no invented index, calls in order of
+    arrival.
 
     ``deviations`` are decoder remarks (kebab-case codes) about bytes that could not be placed.
     """

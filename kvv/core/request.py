@@ -55,7 +55,9 @@ class Fragment:
 
 
 class PictureForm(StrEnum):
-    """How a picture's bytes are sent: as the data set has them, or re-encoded as KVV does (JPEG with Pillow's defaults)."""
+    """How a picture's bytes are sent: as the data set has them, or re-encoded as KVV does (JPEG with Pillow's
+    defaults).
+    """
 
     AS_IS = "as-is"
     KVV_JPEG = "kvv-jpeg"
@@ -63,10 +65,12 @@ class PictureForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A picture of a data set; in a request it is the ``url`` of an ``image_url`` part and stands for a base64 data URL.
+    """A picture of a data set; in a request it is the ``url`` of an ``image_url`` part and stands for a base64 data
+    URL.
 
-    Named by the SHA-256 of its bytes (hex): the data room knows where they lie, and reads and encodes them only when the
-    request is sent. ``size`` is in bytes, ``width`` and ``height`` in pixels, ``where`` names file, row and column for messages.
+    Named by the SHA-256 of its bytes (hex): the data room knows where they lie, and reads and encodes them only when
+    the request is sent. ``size`` is in bytes, ``width`` and ``height`` in pixels, ``where`` names file, row and column
+    for messages.
     """
 
     digest: str
@@ -79,7 +83,9 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """An estimate for limits and costs: one token for every 28 x 28 pixels. The real model's formula is not public (contract.md 2.7)."""
+        """An estimate for limits and costs: one token for every 28 x 28 pixels. The real model's formula is not public
+        (contract.md 2.7).
+        """
         return max(1, -(-self.width // 28)) * max(1, -(-self.height // 28))
 
 
@@ -95,10 +101,12 @@ class Timeouts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One HTTP request. ``body`` is a JSON-like mapping (``Fragment`` allowed anywhere in it, ``Picture`` as an
-    ``image_url.url``) or, for malformed bodies, the raw bytes. ``purpose`` tells repeats apart: probe, control, confirm, liveness, judge...
+    ``image_url.url``) or, for malformed bodies, the raw bytes. ``purpose`` tells repeats apart: probe, control,
+    confirm, liveness, judge...
 
     A control may be answered by an identical control of the last minute instead of being sent again.
-    ``expect_prompt_tokens`` is the planner's estimate, used for limits and time-outs. ``credential``: what stands where the key belongs.
+    ``expect_prompt_tokens`` is the planner's estimate, used for limits and time-outs. ``credential``: what stands where
+    the key belongs.
     """
 
     body: Mapping[str, Any] | bytes

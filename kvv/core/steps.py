@@ -12,7 +12,9 @@ from kvv.core.verdict import Finding, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command for the sandbox. ``timeout_s`` in seconds, ``output_limit`` in characters, half from the output's beginning, half from its end."""
+    """One command for the sandbox. ``timeout_s`` in seconds, ``output_limit`` in characters, half from the output's
+    beginning, half from its end.
+    """
 
     argv: tuple[str, ...]
     stdin: str = ""
@@ -29,7 +31,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exec:
-    """Run this command in the case's sandbox. ``tree`` names its work tree: another name than before ends that tree and makes a new one."""
+    """Run this command in the case's sandbox. ``tree`` names its work tree: another name than before ends that tree and
+    makes a new one.
+    """
 
     command: Command
     tree: str = "work"
@@ -52,8 +56,9 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
-    """How a command ended: ``exit_code`` is None after a time-out. Standard output and error are one text, ``elided`` characters left out
-    of its middle. ``killed`` names the bound that ended it (time, memory, disk); ``emulated``: on another processor's instructions."""
+    """How a command ended: ``exit_code`` is None after a time-out. Standard output and error are one text, ``elided``
+    characters left out of its middle. ``killed`` names the bound that ended it (time, memory, disk); ``emulated``: on
+    another processor's instructions."""
 
     exit_code: int | None
     output: str

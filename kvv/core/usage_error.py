@@ -1,4 +1,6 @@
-"""What is wrong with a command line or a configuration, said in one line. Imports nothing: `kvv --help` must be quick."""
+"""What is wrong with a command line or a configuration, said in one line. Imports nothing: `kvv --help` must be
+quick.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ class ConfigError(ValueError):
 
 
 def text_problem(value: object) -> str | None:
-    """Why a text, or one of several, can be no option's value; None where nothing is wrong. The text itself is not repeated.
+    """Why a text, or one of several, can be no option's value; None where nothing is wrong. The text itself is not
+    repeated.
 
-    NUL ends a path for the operating system; a lone surrogate stands for a byte that is no UTF-8 and can be neither stored nor sent;
-    an empty text is most often a shell variable that is not set.
+    NUL ends a path for the operating system; a lone surrogate stands for a byte that is no UTF-8 and can be neither
+    stored nor sent; an empty text is most often a shell variable that is not set.
     """
     match value:
         case str():

@@ -11,7 +11,9 @@ from kvv.core.vocabulary import Area, FindingKind, Level, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Points at the bytes: the exchange's identity key, the frame's number (None: the whole answer), an excerpt of at most 400 characters."""
+    """Points at the bytes: the exchange's identity key, the frame's number (None: the whole answer), an excerpt of at
+    most 400 characters.
+    """
 
     exchange: str
     frame: int | None = None
@@ -61,11 +63,12 @@ class ReferenceValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookTaken:
-    """What one of a suite's planned looks showed (early stopping): look ``number`` of ``of``, after ``asked`` of ``planned`` samples.
+    """What one of a suite's planned looks showed (early stopping): look ``number`` of ``of``, after ``asked`` of
+    ``planned`` samples.
 
-    ``bound`` is O'Brien and Fleming's for ``z``, the difference from -margin in standard errors with the open samples counted
-    against it (None where there is no standard error); ``interval`` holds the true difference with ``confidence``, however
-    many of the looks were taken. ``stopped``: nothing was asked after this look.
+    ``bound`` is O'Brien and Fleming's for ``z``, the difference from -margin in standard errors with the open samples
+    counted against it (None where there is no standard error); ``interval`` holds the true difference with
+    ``confidence``, however many of the looks were taken. ``stopped``: nothing was asked after this look.
     """
 
     number: int
@@ -81,7 +84,9 @@ class LookTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """One report row. ``estimate`` is None when nothing was concluded; worst and best case count the inconclusive as wrong and as right."""
+    """One report row. ``estimate`` is None when nothing was concluded; worst and best case count the inconclusive as
+    wrong and as right.
+    """
 
     suite: str
     metric: str

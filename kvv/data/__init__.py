@@ -1,6 +1,7 @@
 """Data sets: the hub at a pinned content, local files, offline copies, and the small fixtures that ship.
 
-The only room that imports ``datasets`` and pandas readers, both lazily. Whatever is wrong with data is a ``DataError`` of one line.
+The only room that imports ``datasets`` and pandas readers, both lazily. Whatever is wrong with data is a ``DataError``
+of one line.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ __all__ = [
 ]
 
 
-def load(name: str, *, path: str | Path | None = None, fixture: bool = False, offline: bool = False, variant: str = "") -> Dataset:
+def load(
+    name: str, *, path: str | Path | None = None, fixture: bool = False, offline: bool = False, variant: str = ""
+) -> Dataset:
     """The rows of the data set ``name``, checked against its columns.
 
-    From ``path`` (any content with the right columns), or the shipped fixture, both without network; else from the copy in the cache,
-    else from the hub, and then the content must be the pinned one. ``offline`` (or HF_HUB_OFFLINE) keeps the hub client off the network.
+    From ``path`` (any content with the right columns), or the shipped fixture, both without network; else from the copy
+    in the cache, else from the hub, and then the content must be the pinned one. ``offline`` (or HF_HUB_OFFLINE) keeps
+    the hub client off the network.
     """
     spec = load_spec(name, variant)
     if path is not None:
@@ -89,4 +93,9 @@ def _from_hub(name: str, spec: DatasetSpec, *, offline: bool) -> Dataset:
     where = f"{spec.repo}@{commit}"
     rows = converted(rows, spec, where)
     check_rows(rows, spec, where)
-    return Dataset(rows=rows, origin=where, revision=f"{commit}{questions_note(rows, spec)}", sha256=check_content(rows, spec, where))
+    return Dataset(
+        rows=rows,
+        origin=where,
+        revision=f"{commit}{questions_note(rows, spec)}",
+        sha256=check_content(rows, spec, where),
+    )

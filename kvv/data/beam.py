@@ -1,8 +1,10 @@
 """BEAM's three public forms as one: a row for each conversation, ``{chat_id, size, messages, questions}``.
 
-- the hub's columns (``Mohammadta/BEAM``: conversation_id, chat, probing_questions; the last two may be Python literals);
+- the hub's columns (``Mohammadta/BEAM``: conversation_id, chat, probing_questions; the last two may be Python
+literals);
 - KVV's two files, ``beam_<size>_chats.jsonl[.gz]`` (chat_id, messages) and ``beam_<size>_questions.jsonl``;
-- the official repository's folders, ``chats/<size>/<id>/{chat.json, probing_questions/probing_questions.json}``, of which ``chat.json`` is
+- the official repository's folders, ``chats/<size>/<id>/{chat.json, probing_questions/probing_questions.json}``, of
+which ``chat.json`` is
   read although a shortened copy may stand beside it: KVV's preparation does the same.
 
 A question is ``{question_type, question_index, question, gold_answer, rubric, difficulty}``.
@@ -36,7 +38,8 @@ ABILITIES = (
     "summarization",
     "temporal_reasoning",
 )
-#: where the gold answer stands, by ability; two abilities have none, and their rubric stands in for it, as in KVV's files
+#: where the gold answer stands, by ability; two abilities have none, and their rubric stands in for it, as in KVV's
+#: files
 GOLD_FIELDS = ("answer", "ideal_response", "ideal_answer", "ideal_summary")
 QUESTION_FIELDS = ("chat_id", "question_type", "question_index", "question", "gold_answer", "rubric", "difficulty")
 #: of our fixture alone: what the reference endpoint answers, rightly and wrongly
@@ -80,7 +83,9 @@ def from_hub(rows: Sequence[Mapping[str, Any]], spec: DatasetSpec, where: str) -
             continue
         for column in ("conversation_id", "chat", "probing_questions"):
             if column not in row:
-                raise DataError(f"{place}: column {column!r} is missing; there are {', '.join(map(repr, list(row)[:12]))[:300]}")
+                raise DataError(
+                    f"{place}: column {column!r} is missing; there are {', '.join(map(repr, list(row)[:12]))[:300]}"
+                )
         chat = _parsed(row["chat"], f"{place}: column 'chat'")
         questions = _parsed(row["probing_questions"], f"{place}: column 'probing_questions'")
         found.append(_row(str(row["conversation_id"]), spec.variant, chat, questions, place))
@@ -161,7 +166,13 @@ def _questions(value: Any, where: str) -> Iterator[Row]:
             if gold is None and isinstance(rubric, list):
                 gold = "\n".join(map(str, rubric))
             yield _question(
-                {**item, "question_type": ability, "question_index": index, "gold_answer": gold, "difficulty": item.get("difficulty") or ""},
+                {
+                    **item,
+                    "question_type": ability,
+                    "question_index": index,
+                    "gold_answer": gold,
+                    "difficulty": item.get("difficulty") or "",
+                },
                 f"{where}: question {index} of {ability!r:.60}",
             )
 
@@ -223,7 +234,11 @@ def _read_pair(folder: Path, pairs: Mapping[str, Mapping[str, Path]], spec: Data
     if not rows:
         raise DataError(f"{folder}: no conversation has a question")
     left = sum(map(len, asked.values()))
-    note = f"{len(rows)} of {len(rows) + len(asked)} conversations, the {left} questions of the others were left out" if left else ""
+    note = (
+        f"{len(rows)} of {len(rows) + len(asked)} conversations, the {left} questions of the others were left out"
+        if left
+        else ""
+    )
     return Read(rows=rows, note=note)
 
 
@@ -245,7 +260,10 @@ def write_layout(rows: Sequence[Mapping[str, Any]], size: str, folder: Path) -> 
     """KVV's two files. The compressed one carries no time and no name: the same rows give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"beam_{size.lower()}_questions.jsonl").write_bytes(question_lines(rows))
-    with (folder / f"beam_{size.lower()}_chats.jsonl.gz").open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as out:
+    with (
+        (folder / f"beam_{size.lower()}_chats.jsonl.gz").open("wb") as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) as out,
+    ):
         for row in rows:
             record = {"chat_id": row["chat_id"], "messages": row["messages"]}
             out.write((json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
@@ -258,10 +276,14 @@ def _chat_files(folder: Path, spec: DatasetSpec) -> list[Path]:
     for root in (folder / "chats" / spec.variant, folder / spec.variant, folder):
         files = [path for path in root.glob("*/chat.json") if path.is_file()]
         if files:
-            return sorted(files, key=lambda path: (not path.parent.name.isdecimal(), _number(path.parent.name), path.parent.name))
+            return sorted(
+                files, key=lambda path: (not path.parent.name.isdecimal(), _number(path.parent.name), path.parent.name)
+            )
     if (folder / "chats").is_dir():
         sizes = sorted(path.name for path in (folder / "chats").iterdir() if path.is_dir())
-        raise DataError(f"{folder}: holds no conversation of the size {spec.variant}; there are {', '.join(sizes)[:200]}")
+        raise DataError(
+            f"{folder}: holds no conversation of the size {spec.variant}; there are {', '.join(sizes)[:200]}"
+        )
     return []
 
 

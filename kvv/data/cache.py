@@ -21,6 +21,8 @@ def cache_folder() -> Path:
 
 
 def copy_folder(name: str, variant: str = "") -> Path:
-    """Where ``pull`` puts the data set unless told otherwise, and where ``load`` looks first; each variant has its own."""
+    """Where ``pull`` puts the data set unless told otherwise, and where ``load`` looks first; each variant has its
+    own.
+    """
     variant = load_spec(name, variant).variant
     return cache_folder() / "datasets" / (f"{name}-{variant}" if variant else name)

@@ -1,4 +1,6 @@
-"""Offline copies: pull, verify, where. A copy is a folder in the hub's own layout with a ``manifest.json`` beside the files."""
+"""Offline copies: pull, verify, where. A copy is a folder in the hub's own layout with a ``manifest.json`` beside the
+files.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,11 @@ class Place:
         return f"{self.kind:<8} {state:<8} {self.location}"
 
 
-def pull(name: str, into: Path | None = None, mirror: str | None = None, revision: str | None = None, variant: str = "") -> Report:
-    """Fetch, check and store a copy; an existing copy is replaced only by a sound one. DataError where anything is wrong.
+def pull(
+    name: str, into: Path | None = None, mirror: str | None = None, revision: str | None = None, variant: str = ""
+) -> Report:
+    """Fetch, check and store a copy; an existing copy is replaced only by a sound one. DataError where anything is
+    wrong.
 
     For a set with a layout of its own ``mirror`` may be a folder in any of its forms; it is rewritten in that layout.
     """
@@ -105,7 +110,10 @@ def _stage(spec: DatasetSpec, staged: Path, revision: str, mirror: str | None) -
         if note:
             raise DataError(f"{mirror}: is not whole: {note}")
     else:
-        raise DataError(f"--from: {mirror!r:.100} is no folder; the set {spec.repo} is rewritten, set HF_ENDPOINT for a mirror of the hub")
+        raise DataError(
+            f"--from: {mirror!r:.100} is no folder; the set {spec.repo} is rewritten, set HF_ENDPOINT for a mirror of"
+            " the hub"
+        )
     check_rows(rows, spec, where)
     write_layout(rows, spec.variant, staged)
     return commit, where
@@ -117,9 +125,14 @@ def check_content(rows: list[dict[str, Any]], spec: DatasetSpec, where: str) -> 
     if spec.rows is not None and len(rows) != spec.rows:
         raise DataError(f"{where}: holds {len(rows)} rows, {spec.rows} expected")
     if spec.sha256 and digest != spec.sha256:
-        raise DataError(f"{where}: the rows have sha256 {digest}, {spec.sha256} expected; use --data to run on other content")
+        raise DataError(
+            f"{where}: the rows have sha256 {digest}, {spec.sha256} expected; use --data to run on other content"
+        )
     if spec.questions_sha256 and (found := questions_digest(rows, spec)) != spec.questions_sha256:
-        raise DataError(f"{where}: the questions have sha256 {found}, {spec.questions_sha256} expected; use --data to run on other content")
+        raise DataError(
+            f"{where}: the questions have sha256 {found}, {spec.questions_sha256} expected; use --data to run on other"
+            " content"
+        )
     return digest
 
 
@@ -149,7 +162,9 @@ def _write_manifest(
 
 
 def _origin(address: str) -> str:
-    """Scheme, host and port of a mirror, whose address may carry a password; the library's own default has no address here."""
+    """Scheme, host and port of a mirror, whose address may carry a password; the library's own default has no address
+    here.
+    """
     if not address:
         return "the Hugging Face hub"
     parts = urlsplit(address)
@@ -178,7 +193,8 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
 
 
 def verify(name: str, path: str | Path | None = None, variant: str = "") -> Report:
-    """Check a copy (default: the one in the cache): each file against the manifest, the rows against the columns and the pinned digest.
+    """Check a copy (default: the one in the cache): each file against the manifest, the rows against the columns and
+    the pinned digest.
 
     Never raises for what is wrong with the data: the report lists it.
     """
@@ -226,7 +242,9 @@ def _file_problems(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def where(name: str, variant: str = "") -> list[Place]:
-    """In the order in which ``load`` looks: the copy in the cache, the hub; and the fixture, which is used only on request."""
+    """In the order in which ``load`` looks: the copy in the cache, the hub; and the fixture, which is used only on
+    request.
+    """
     spec = load_spec(name, variant)
     copy = copy_folder(name, variant)
     places = [Place(kind="copy", location=str(copy), present=(copy / MANIFEST).exists())]

@@ -1,4 +1,5 @@
-"""The hub: the only module that imports ``datasets`` and its hub client, lazily, with telemetry off and progress bars only on a terminal.
+"""The hub: the only module that imports ``datasets`` and its hub client, lazily, with telemetry off and progress bars
+only on a terminal.
 
 ``HF_ENDPOINT`` (a mirror), ``HF_HUB_OFFLINE``, ``HF_HOME`` and tokens are honoured by the libraries themselves.
 """
@@ -42,7 +43,8 @@ def _datasets() -> Any:
 def read_hub(spec: DatasetSpec, *, revision: str, offline: bool) -> tuple[list[dict[str, Any]], str]:
     """Rows of the split, and the commit they came from (the asked revision where the library does not tell).
 
-    Where the hub cannot be reached, or ``offline``, only what the library has in its own cache. DataError with one line for whatever goes wrong.
+    Where the hub cannot be reached, or ``offline``, only what the library has in its own cache. DataError with one line
+    for whatever goes wrong.
     """
     datasets = _datasets()
     silence = "" if offline else unreachable(datasets.config.HF_ENDPOINT)
@@ -52,7 +54,9 @@ def read_hub(spec: DatasetSpec, *, revision: str, offline: bool) -> tuple[list[d
             return _rows(datasets, loaded, spec, spec.repo), _commit(loaded) or revision
     except DataError:
         raise
-    except Exception as error:  # the libraries raise what their many parts raise: httpx, pyarrow, fsspec, OSError, ValueError
+    except (
+        Exception
+    ) as error:  # the libraries raise what their many parts raise: httpx, pyarrow, fsspec, OSError, ValueError
         reason = silence or ("offline, and not in the library's cache" if offline else one_line(error, 200))
         raise DataError(f"{spec.repo}@{revision}: cannot load from the hub ({reason})") from error
 
@@ -66,7 +70,10 @@ def unreachable(endpoint: str) -> str:
         return f"{endpoint!r:.100} is no address"
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return f"{endpoint!r:.100} is no http or https address"
-    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
+    if any(
+        os.environ.get(name)
+        for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+    ):
         return ""
     try:
         with socket.create_connection((parts.hostname, port), PROBE_TIMEOUT_S):
@@ -77,7 +84,9 @@ def unreachable(endpoint: str) -> str:
 
 @contextmanager
 def _network(*, off: bool) -> Iterator[None]:
-    """Both libraries read HF_HUB_OFFLINE once, while they are imported: what they made of it is set here, and put back."""
+    """Both libraries read HF_HUB_OFFLINE once, while they are imported: what they made of it is set here, and put
+    back.
+    """
     datasets: Any = import_module("datasets")
     constants: Any = import_module("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
@@ -95,7 +104,9 @@ def _commit(loaded: Any) -> str | None:
     return next((name for name in names if _COMMIT.fullmatch(name)), None)
 
 
-def _rows(datasets: Any, loaded: Any, spec: DatasetSpec, where: str, folder: Path | None = None) -> list[dict[str, Any]]:
+def _rows(
+    datasets: Any, loaded: Any, spec: DatasetSpec, where: str, folder: Path | None = None
+) -> list[dict[str, Any]]:
     for column, kind in spec.columns.items():
         if kind.startswith("image") and column in loaded.column_names:
             loaded = loaded.cast_column(column, datasets.Image(decode=False))
@@ -131,8 +142,15 @@ def fetch(spec: DatasetSpec, into: Path, *, revision: str, mirror: str | None) -
         api = client.HfApi(endpoint=mirror)
         commit = str(api.dataset_info(spec.repo, revision=revision).sha or revision)
         client.snapshot_download(
-            spec.repo, repo_type="dataset", revision=commit, local_dir=into, allow_patterns=list(spec.files), endpoint=mirror
+            spec.repo,
+            repo_type="dataset",
+            revision=commit,
+            local_dir=into,
+            allow_patterns=list(spec.files),
+            endpoint=mirror,
         )
     except Exception as error:  # as above
-        raise DataError(f"{spec.repo}@{revision}: cannot be fetched from {urlsplit(endpoint).hostname} ({one_line(error, 200)})") from error
+        raise DataError(
+            f"{spec.repo}@{revision}: cannot be fetched from {urlsplit(endpoint).hostname} ({one_line(error, 200)})"
+        ) from error
     return commit

@@ -20,9 +20,18 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r"""'((?:[^'\\\n]|\\[\s\S])*+)'|"((?:[^"\\\n]|\\[\s\S])*+)\"""")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.])")
 _WORD = re.compile(r"True|False|None|nan|inf|-inf")
-_ESCAPE = re.compile(r"""\\(?:(\n)|([\\'"abfnrtv])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|[\s\S])""")
+_ESCAPE = re.compile(
+    r"""\\(?:(\n)|([\\'"abfnrtv])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|[\s\S])"""
+)
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None, "nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+_WORDS: dict[str, Any] = {
+    "True": True,
+    "False": False,
+    "None": None,
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "-inf": float("-inf"),
+}
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
@@ -31,7 +40,9 @@ class LiteralError(ValueError):
 
 
 def parse_literal(text: str) -> Any:
-    """Strings, numbers, True, False, None, lists, tuples (as lists) and dictionaries, ``MAX_DEPTH`` deep at most. LiteralError for the rest."""
+    """Strings, numbers, True, False, None, lists, tuples (as lists) and dictionaries, ``MAX_DEPTH`` deep at most.
+    LiteralError for the rest.
+    """
     if len(text) > MAX_CHARACTERS:
         raise LiteralError(f"longer than {MAX_CHARACTERS} characters")
     parser = _Parser(text)

@@ -1,7 +1,8 @@
-"""Rows from local files: .jsonl, .json, .csv (each also .gz), .parquet, folders of them, and folders written by ``save_to_disk``.
+"""Rows from local files: .jsonl, .json, .csv (each also .gz), .parquet, folders of them, and folders written by
+``save_to_disk``.
 
-JSON is parsed line by line with the standard library and not by pandas, whose frames turn integers beside nulls into floats, absent
-fields into NaN, and cannot say which line is broken.
+JSON is parsed line by line with the standard library and not by pandas, whose frames turn integers beside nulls into
+floats, absent fields into NaN, and cannot say which line is broken.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
 
 
 def read_path(path: Path, spec: DatasetSpec) -> list[Row]:
-    """All rows of a file or folder, unchecked against the columns. DataError names the file and, where there is one, the row."""
+    """All rows of a file or folder, unchecked against the columns. DataError names the file and, where there is one,
+    the row.
+    """
     if path.is_dir():
         return _read_folder(path, spec)
     if not path.exists():
@@ -150,13 +153,17 @@ def _record(value: Any, where: str) -> Row:
 
 
 def check_characters(value: Any, where: str) -> None:
-    """JSON can name half of a surrogate pair, which is no character: no request, no report and no checksum could hold the text."""
+    """JSON can name half of a surrogate pair, which is no character: no request, no report and no checksum could hold
+    the text.
+    """
     waiting = [("", value)]
     while waiting:
         place, item = waiting.pop()
         if isinstance(item, str):
             if not item.isascii() and _LONE_SURROGATE.search(item):
-                raise DataError(f"{where}: {f'column {place!r}: ' if place else ''}holds a lone surrogate, which is no character")
+                raise DataError(
+                    f"{where}: {f'column {place!r}: ' if place else ''}holds a lone surrogate, which is no character"
+                )
         elif isinstance(item, dict):
             waiting += [(place, name) for name in item]
             waiting += [(place or _shown(name), inner) for name, inner in item.items()]
@@ -179,7 +186,9 @@ def _whole(path: Path) -> bytes:
 
 
 def _read_csv(path: Path, spec: DatasetSpec) -> list[Row]:
-    """Every cell is text; declared numbers and JSON values are converted. An empty cell of an optional column is null."""
+    """Every cell is text; declared numbers and JSON values are converted. An empty cell of an optional column is
+    null.
+    """
     from io import StringIO
 
     import pandas as pd
@@ -224,9 +233,11 @@ def _cell(text: str, kind: str, where: str) -> Any:
 
 
 def _read_parquet(path: Path, spec: DatasetSpec) -> list[Row]:
-    """Through pyarrow (which ``datasets`` brings): a list of batches needs no second copy of the whole table, and null stays null.
+    """Through pyarrow (which ``datasets`` brings): a list of batches needs no second copy of the whole table, and null
+    stays null.
 
-    Pictures leave the memory batch by batch, hence small ones; pyarrow's own read-ahead would keep every row group it has read.
+    Pictures leave the memory batch by batch, hence small ones; pyarrow's own read-ahead would keep every row group it
+    has read.
     """
     arrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
@@ -255,20 +266,26 @@ def _read_folder(folder: Path, spec: DatasetSpec) -> list[Row]:
 
 
 def split_files(folder: Path, spec: DatasetSpec) -> list[Path]:
-    """The split's files in a folder laid out as the hub does: ``data/test-00000-of-00001.parquet``, ``test.jsonl``, ``<config>/test...``.
+    """The split's files in a folder laid out as the hub does: ``data/test-00000-of-00001.parquet``, ``test.jsonl``,
+    ``<config>/test...``.
 
-    Of several formats the first in the order of SUFFIXES is read; the config's folder is chosen where there is one. Without a file of the
-    split a single data file is taken for it, whatever its name; where the spec allows any name, all are.
+    Of several formats the first in the order of SUFFIXES is read; the config's folder is chosen where there is one.
+    Without a file of the split a single data file is taken for it, whatever its name; where the spec allows any name,
+    all are.
     """
     found = sorted(
         path
         for path in folder.rglob("*")
-        if path.is_file() and _kind(path.name) and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file()
+        and _kind(path.name)
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     found = [path for path in found if path.name not in ("manifest.json", "dataset_infos.json", "dataset_info.json")]
     if spec.config is not None:
         found = [path for path in found if spec.config in path.relative_to(folder).parts[:-1]] or found
-    named = [path for path in found if path.name.lower().startswith(spec.split.lower()) or path.parent.name == spec.split]
+    named = [
+        path for path in found if path.name.lower().startswith(spec.split.lower()) or path.parent.name == spec.split
+    ]
     chosen = named or (found if len(found) == 1 or spec.any_name else [])
     for suffix in SUFFIXES:
         of_kind = [path for path in chosen if _kind(path.name) == suffix]

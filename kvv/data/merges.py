@@ -38,7 +38,9 @@ def read_merges(path: Path) -> dict[bytes, int]:
 
 
 def read_tokenizer_json(path: Path) -> str:
-    """The text of a Hugging Face ``tokenizer.json``, by the file or the folder that holds it; DataError where it cannot be read."""
+    """The text of a Hugging Face ``tokenizer.json``, by the file or the folder that holds it; DataError where it cannot
+    be read.
+    """
     file = path / "tokenizer.json" if path.is_dir() else path
     try:
         if file.stat().st_size > _LIMIT:

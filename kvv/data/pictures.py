@@ -1,8 +1,9 @@
 """Pictures of data sets: where their bytes lie, and the one place where they become part of a request.
 
-Rows and cases hold a ``Picture``, a few words; its bytes stay on disk. A picture that has a file of its own is read from it;
-pictures inside a parquet file or a data-set folder are copied once, while the rows are read, to an unnamed temporary file, for there
-is no reading one row of a compressed column without unpacking its neighbours. So memory does not grow with the number of pictures.
+Rows and cases hold a ``Picture``, a few words; its bytes stay on disk. A picture that has a file of its own is read
+from it; pictures inside a parquet file or a data-set folder are copied once, while the rows are read, to an unnamed
+temporary file, for there is no reading one row of a compressed column without unpacking its neighbours. So memory does
+not grow with the number of pictures.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Shelf:
         with self._lock:
             if digest not in self._places or path is not None:
                 self._places[digest] = _Place(path, 0, len(data)) if path is not None else self._spooled(data)
-        return Picture(digest=digest, size=len(data), media=facts.media, width=facts.width, height=facts.height, where=where)
+        return Picture(
+            digest=digest, size=len(data), media=facts.media, width=facts.width, height=facts.height, where=where
+        )
 
     def _spooled(self, data: bytes) -> _Place:
         if self._spool is None:
@@ -75,7 +78,9 @@ class Shelf:
             self._spool.seek(self._end)
             self._spool.write(data)
         except OSError as error:
-            raise DataError(f"pictures cannot be kept in a temporary file: {error.strerror or one_line(error)}") from error
+            raise DataError(
+                f"pictures cannot be kept in a temporary file: {error.strerror or one_line(error)}"
+            ) from error
         self._end += len(data)
         return place
 
@@ -116,9 +121,11 @@ SHELF = Shelf()
 
 
 def from_cell(value: object, where: str, folder: Path | None, shelf: Shelf = SHELF) -> Any:
-    """A cell of an image column as a Picture: a mapping with ``bytes`` (as the hub serves it) or ``path``, or the path of a file below ``folder``.
+    """A cell of an image column as a Picture: a mapping with ``bytes`` (as the hub serves it) or ``path``, or the path
+    of a file below ``folder``.
 
-    Everything else comes back as it is, for the check of the columns to complain about. DataError for what is no picture.
+    Everything else comes back as it is, for the check of the columns to complain about. DataError for what is no
+    picture.
     """
     if isinstance(value, Mapping):
         data, path = value.get("bytes"), value.get("path")
@@ -131,7 +138,9 @@ def from_cell(value: object, where: str, folder: Path | None, shelf: Shelf = SHE
 
 
 def _found(name: str, folder: Path, where: str) -> Path:
-    """The file below ``folder`` or below one of its own folders (the official JSON stands beside a folder of pictures); nothing outside of it."""
+    """The file below ``folder`` or below one of its own folders (the official JSON stands beside a folder of pictures);
+    nothing outside of it.
+    """
     root = folder.resolve()
     try:
         places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))]
@@ -152,14 +161,20 @@ def _found(name: str, folder: Path, where: str) -> Path:
 
 
 def pictures_of(body: object) -> list[Picture]:
-    """The pictures of a request body, in order. Looks only where a picture may stand, so that a long body costs nothing."""
+    """The pictures of a request body, in order. Looks only where a picture may stand, so that a long body costs
+    nothing.
+    """
     return [part["image_url"]["url"] for message in _messages(body) for part in _parts(message) if _shows(part)]
 
 
 def with_pictures(body: Mapping[str, Any], shelf: Shelf = SHELF) -> Mapping[str, Any]:
-    """The body with each picture as the base64 data URL that is sent, serialised once. Blocks: reads, decodes and encodes. DataError."""
+    """The body with each picture as the base64 data URL that is sent, serialised once. Blocks: reads, decodes and
+    encodes. DataError.
+    """
     messages = [
-        {**message, "content": [_sent(part, shelf) if _shows(part) else part for part in parts]} if (parts := _parts(message)) else message
+        {**message, "content": [_sent(part, shelf) if _shows(part) else part for part in parts]}
+        if (parts := _parts(message))
+        else message
         for message in _messages(body)
     ]
     return {**body, "messages": messages}
@@ -195,4 +210,3 @@ def sent_digest(picture: Picture, shelf: Shelf = SHELF) -> str:
         return hashlib.sha256(encoded(shelf.read(picture), picture.form).data).hexdigest()
     except ImageError as error:
         raise DataError(f"{picture.where}: {error}") from error
-

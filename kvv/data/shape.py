@@ -1,4 +1,6 @@
-"""A row as it was read, in the columns that its data set promises: other spellings renamed, bare strings in lists, pictures on the shelf."""
+"""A row as it was read, in the columns that its data set promises: other spellings renamed, bare strings in lists,
+pictures on the shelf.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from kvv.data.spec import DatasetSpec
 
 
 def shaped(row: dict[str, Any], spec: DatasetSpec, where: str, folder: Path | None) -> dict[str, Any]:
-    """Changes and returns ``row``. ``where`` names file and row; a picture with a path is looked for below ``folder`` only.
+    """Changes and returns ``row``. ``where`` names file and row; a picture with a path is looked for below ``folder``
+    only.
 
     DataError for a picture that cannot be read.
     """

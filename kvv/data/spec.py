@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kvv.core import Picture
 
-#: ``image`` is a ``Picture`` (rows hold no bytes); ``texts`` a list of strings, for which one bare string may stand; a trailing ``?`` allows
-#: null and absence
+#: ``image`` is a ``Picture`` (rows hold no bytes); ``texts`` a list of strings, for which one bare string may stand; a
+#: trailing ``?`` allows null and absence
 ColumnType = Literal["string", "integer", "number", "boolean", "list", "texts", "object", "image", "any"]
 
 _PYTHON: Mapping[str, tuple[type, ...]] = {
@@ -51,7 +51,9 @@ class Variant(BaseModel):
 
 
 class PinnedQuestions(BaseModel):
-    """The content of some columns, whatever the order of the rows: says where questions came from when whole rows cannot be pinned."""
+    """The content of some columns, whatever the order of the rows: says where questions came from when whole rows
+    cannot be pinned.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,14 +65,15 @@ class PinnedQuestions(BaseModel):
 class DatasetSpec(BaseModel):
     """One ``dataset.toml``.
 
-    ``repo`` is the hub's id, empty where no hub has the set; ``files`` are the patterns ``kvv data pull`` fetches; ``sha256`` is over the
-    canonical rows and pins the content whatever ``revision`` says; ``key`` is the column whose values must be unique;
-    ``fixture`` lies under ``fixtures/``; ``note`` tells how to get a set that no hub has.
+    ``repo`` is the hub's id, empty where no hub has the set; ``files`` are the patterns ``kvv data pull`` fetches;
+    ``sha256`` is over the canonical rows and pins the content whatever ``revision`` says; ``key`` is the column whose
+    values must be unique; ``fixture`` lies under ``fixtures/``; ``note`` tells how to get a set that no hub has.
 
-    ``variants`` override single fields; ``variant`` is the one that was chosen, ``default_variant`` the one that is taken without a choice.
-    ``aliases`` are other names of columns (other -> ours), as another copy of the set spells them.
-    ``any_name``: of a folder without files of the split's name every data file is read, not only a single one.
-    ``layout`` names a form that needs a reader of its own, ``questions_sha256`` pins the question file that this reader can write.
+    ``variants`` override single fields; ``variant`` is the one that was chosen, ``default_variant`` the one that is
+    taken without a choice. ``aliases`` are other names of columns (other -> ours), as another copy of the set spells
+    them. ``any_name``: of a folder without files of the split's name every data file is read, not only a single one.
+    ``layout`` names a form that needs a reader of its own, ``questions_sha256`` pins the question file that this reader
+    can write.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -101,7 +104,11 @@ class DatasetSpec(BaseModel):
 
 def names() -> list[str]:
     """Suites that ship a ``dataset.toml``, sorted."""
-    return sorted(entry.name for entry in files("kvv.suites").iterdir() if entry.is_dir() and entry.joinpath("dataset.toml").is_file())
+    return sorted(
+        entry.name
+        for entry in files("kvv.suites").iterdir()
+        if entry.is_dir() and entry.joinpath("dataset.toml").is_file()
+    )
 
 
 def load_spec(name: str, variant: str = "") -> DatasetSpec:
@@ -132,7 +139,9 @@ def check_rows(rows: Sequence[Mapping[str, Any]], spec: DatasetSpec, where: str)
         if spec.key is not None:
             first = seen.setdefault(row[spec.key], number)
             if first != number:
-                raise DataError(f"{where}: row {number}: {spec.key} {row[spec.key]!r:.60} stands already in row {first}")
+                raise DataError(
+                    f"{where}: row {number}: {spec.key} {row[spec.key]!r:.60} stands already in row {first}"
+                )
 
 
 def _check_value(row: Mapping[str, Any], column: str, kind: str, where: str) -> None:
@@ -140,7 +149,9 @@ def _check_value(row: Mapping[str, Any], column: str, kind: str, where: str) -> 
     if column not in row:
         if optional:
             return
-        raise DataError(f"{where}: column {column!r} is missing; there are {', '.join(map(repr, list(row)[:12]))[:300]}")
+        raise DataError(
+            f"{where}: column {column!r} is missing; there are {', '.join(map(repr, list(row)[:12]))[:300]}"
+        )
     value = row[column]
     if (value is None and optional) or kind == "any":
         return
@@ -170,7 +181,10 @@ def questions_note(rows: Sequence[Mapping[str, Any]], spec: DatasetSpec) -> str:
     pinned = spec.pinned_questions
     if pinned is None:
         return ""
-    lines = sorted(json.dumps([row.get(column) for column in pinned.columns], ensure_ascii=True, default=_bytes_digest) for row in rows)
+    lines = sorted(
+        json.dumps([row.get(column) for column in pinned.columns], ensure_ascii=True, default=_bytes_digest)
+        for row in rows
+    )
     same = hashlib.sha256("\n".join(lines).encode()).hexdigest() == pinned.sha256
     return f"; questions {'as' if same else 'other than'} in {pinned.source}"
 

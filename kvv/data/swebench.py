@@ -30,7 +30,9 @@ def read_swebench(path: Path, spec: DatasetSpec) -> list[Row]:
         return [task_row(folder) for folder in tasks]
     rows = read_path(path, spec)
     folder = path if path.is_dir() else path.parent
-    return [_with_bundle(row, f"{path}: row {number}", folder) for number, row in enumerate(from_rows(rows, str(path)), 1)]
+    return [
+        _with_bundle(row, f"{path}: row {number}", folder) for number, row in enumerate(from_rows(rows, str(path)), 1)
+    ]
 
 
 def from_rows(rows: list[dict[str, Any]], where: str) -> list[Row]:

@@ -3,8 +3,8 @@
 collector = Collector(policy, suites, today)
 for case, verdict in verdicts:
     collector.add(case, verdict)
-decision = decide(collector, Evidence(stats=..., findings=group_findings(...), references=...), np.random.default_rng(seed))
-code = exit_code(decision.outcome, interrupted=..., budget=...)
+decision = decide(collector, Evidence(stats=..., findings=group_findings(...), references=...),
+np.random.default_rng(seed)) code = exit_code(decision.outcome, interrupted=..., budget=...)
 """
 
 from __future__ import annotations

@@ -27,17 +27,25 @@ from kvv.stats.rerun import Question, Samples, loss_p, rerun_difference, visible
 from kvv.stats.sequential import bound_confidence, obrien_fleming
 
 
-def judge_row(stat: Stat, collector: Collector, evidence: Evidence, rng: np.random.Generator) -> tuple[Stat, Gate | None]:
-    """The row with reference, margin and verdict filled in, and its gate; None for a row that nothing gates or asks to gate."""
+def judge_row(
+    stat: Stat, collector: Collector, evidence: Evidence, rng: np.random.Generator
+) -> tuple[Stat, Gate | None]:
+    """The row with reference, margin and verdict filled in, and its gate; None for a row that nothing gates or asks to
+    gate.
+    """
     policy, suite = collector.policy, stat.suite
     entry = policy.benchmark_for(suite, stat.metric, primary=stat.primary)
-    count = evidence.server_counts.get(f"{suite}/{stat.metric}", evidence.server_counts.get(suite) if stat.primary else None)
+    count = evidence.server_counts.get(
+        f"{suite}/{stat.metric}", evidence.server_counts.get(suite) if stat.primary else None
+    )
     if entry is not None and entry.given and any(name.partition("/")[0] == suite for name in evidence.server_counts):
         entry = None  # shipped data are judged by what the server counted
     if entry is None and count is None and not stat.primary:
         return stat, None
     ruling = _errors_first(_ruling(stat, entry, count, collector, evidence, rng), collector.errors.get(suite, 0))
-    margin = entry.margin if entry and ruling.reference is not None and ruling.reference.kind != "server-count" else None
+    margin = (
+        entry.margin if entry and ruling.reference is not None and ruling.reference.kind != "server-count" else None
+    )
     gate = Gate(
         id=f"{suite}/{stat.metric}",
         area=collector.benchmark_area.get(suite, Area.ACCURACY),
@@ -48,11 +56,18 @@ def judge_row(stat: Stat, collector: Collector, evidence: Evidence, rng: np.rand
         margin=margin,
         degraded=ruling.degraded,
     )
-    return replace(stat, reference=ruling.reference or stat.reference, margin=margin, verdict=ruling.decision, look=ruling.look), gate
+    return (
+        replace(
+            stat, reference=ruling.reference or stat.reference, margin=margin, verdict=ruling.decision, look=ruling.look
+        ),
+        gate,
+    )
 
 
 def row_generators(rng: np.random.Generator) -> Callable[[Stat], np.random.Generator]:
-    """Each row draws from a stream of its own: at a look of one suite and at the end of the run the same data are decided alike."""
+    """Each row draws from a stream of its own: at a look of one suite and at the end of the run the same data are
+    decided alike.
+    """
     base = int(rng.integers(2**62))
     return lambda stat: np.random.default_rng([base, zlib.crc32(f"{stat.suite}/{stat.metric}".encode())])
 
@@ -61,15 +76,29 @@ def _errors_first(ruling: Ruling, errors: int) -> Ruling:
     """An exception of ours leaves nothing decided but a failure, which stood with it counted as right."""
     if not errors or ruling.decision is Outcome.FAIL:
         return ruling
-    return replace(ruling, decision=Outcome.ERROR, reason=f"harness-error: {errors} samples could not be judged ({ruling.reason})", degraded=False)
+    return replace(
+        ruling,
+        decision=Outcome.ERROR,
+        reason=f"harness-error: {errors} samples could not be judged ({ruling.reason})",
+        degraded=False,
+    )
 
 
-def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector: Collector, evidence: Evidence, rng: np.random.Generator) -> Ruling:
+def _ruling(
+    stat: Stat,
+    entry: Benchmark | None,
+    count: float | None,
+    collector: Collector,
+    evidence: Evidence,
+    rng: np.random.Generator,
+) -> Ruling:
     suite = stat.suite
     if count is not None:
         return _by_server_count(stat, count)
     references = [run for run in evidence.references.get(suite, ()) if run.cases]
-    published = evidence.published.get(f"{suite}/{stat.metric}", evidence.published.get(suite) if stat.primary else None)
+    published = evidence.published.get(
+        f"{suite}/{stat.metric}", evidence.published.get(suite) if stat.primary else None
+    )
     if stat.n_planned == 0:
         return Ruling(decision=Outcome.INCONCLUSIVE if entry else Outcome.SKIP, reason="nothing-planned: no samples")
     if entry is None:
@@ -81,7 +110,9 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
     if suite in evidence.mixed:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"mixed-upstream: {evidence.mixed[suite]}")
     if stat.n_concluded == 0:
-        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-concluded: none of {stat.n_planned} samples was answered")
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"nothing-concluded: none of {stat.n_planned} samples was answered"
+        )
     if references and entry.given:
         return _where_both(stat, entry, references, collector, evidence, rng)
     if references and entry.method == "f1":
@@ -96,7 +127,10 @@ def _ruling(stat: Stat, entry: Benchmark | None, count: float | None, collector:
 
 def _by_server_count(stat: Stat, count: float) -> Ruling:
     reference = ReferenceValue(
-        value=count / stat.n_planned if stat.n_planned else 0.0, n=stat.n_planned, kind="server-count", source="reference endpoint"
+        value=count / stat.n_planned if stat.n_planned else 0.0,
+        n=stat.n_planned,
+        kind="server-count",
+        source="reference endpoint",
     )
     method = "equality with the reference endpoint's own count"
     if stat.n_planned == 0 or stat.n_inconclusive:
@@ -105,7 +139,10 @@ def _by_server_count(stat: Stat, count: float) -> Ruling:
     # an F1 is no share: its row says how many decisions agree
     hits = float(stat.breakdown.get("agreeing", (stat.estimate or 0.0) * stat.n_concluded))
     same = abs(hits - count) < 1e-6 * max(1.0, count)
-    reason = f"server-count-{'equal' if same else 'differs'}: {hits:g} right here, {count:g} counted by the server, n {stat.n_planned}"
+    reason = (
+        f"server-count-{'equal' if same else 'differs'}: {hits:g} right here, {count:g} counted by the server, n"
+        f" {stat.n_planned}"
+    )
     return Ruling(decision=Outcome.PASS if same else Outcome.FAIL, reason=reason, method=method, reference=reference)
 
 
@@ -150,8 +187,11 @@ class _Reference:
         return Samples(n=self.n, total=self.mean * self.n, squares=self.squares)
 
 
-def reference_scores(references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = "") -> dict[str, _Reference]:
-    """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is left out.
+def reference_scores(
+    references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = ""
+) -> dict[str, _Reference]:
+    """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is
+    left out.
 
     ``given``: only samples with that value above 0.
     """
@@ -159,7 +199,9 @@ def reference_scores(references: Sequence[ReferenceRun], key: str, among: Contai
     for run in references:
         for case, samples in run.cases.items():
             if among is None or case in among:
-                found.setdefault(case, []).extend(values[key] for values in samples if key in values and (not given or values.get(given, 0.0) > 0))
+                found.setdefault(case, []).extend(
+                    values[key] for values in samples if key in values and (not given or values.get(given, 0.0) > 0)
+                )
     return {case: _reference(values) for case, values in found.items() if values}
 
 
@@ -171,40 +213,71 @@ def _reference(values: Sequence[float]) -> _Reference:
 
 
 def _by_cases(
-    stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], collector: Collector, evidence: Evidence, rng: np.random.Generator
+    stat: Stat,
+    entry: Benchmark,
+    references: Sequence[ReferenceRun],
+    collector: Collector,
+    evidence: Evidence,
+    rng: np.random.Generator,
 ) -> Ruling:
     suite, policy = stat.suite, collector.policy
     key = _key(entry, stat, collector.keys(suite))
     if key is None:
         names = ", ".join(collector.keys(suite))
         if not names:
-            return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"all-refused: none of {stat.n_planned} requests got an answer to judge")
-        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"no-such-value: the policy's key for {suite}/{stat.metric} is none of {names}")
+            return Ruling(
+                decision=Outcome.INCONCLUSIVE,
+                reason=f"all-refused: none of {stat.n_planned} requests got an answer to judge",
+            )
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE,
+            reason=f"no-such-value: the policy's key for {suite}/{stat.metric} is none of {names}",
+        )
     look = evidence.looks.get(suite)
     vendor = collector.case_scores(suite, key, stopped_early=look is not None and look.stopped)
     known = reference_scores(references, key, vendor)
     shared = {case: score for case, score in vendor.items() if case in known}
     if len(shared) < policy.min_paired * len(vendor):
-        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases")
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases"
+        )
     reference = _shown(references, [known[case] for case in shared], interleaved=suite in evidence.interleaved)
     lacking = {case: score for case, score in vendor.items() if case not in known}
-    compare = _Comparison(vendor=shared, reference=known, lacking=lacking, confidence=_confidence(entry, policy, look), mode=entry.mode, rng=rng)
+    compare = _Comparison(
+        vendor=shared,
+        reference=known,
+        lacking=lacking,
+        confidence=_confidence(entry, policy, look),
+        mode=entry.mode,
+        rng=rng,
+    )
     ruling = replace(_three_way(entry, compare, policy, look), reference=reference)
     if lacking:
-        words = f"the reference has no answer to {len(lacking)} of {len(vendor)} cases, counted against and for the vendor"
+        words = (
+            f"the reference has no answer to {len(lacking)} of {len(vendor)} cases, counted against and for the vendor"
+        )
         ruling = replace(ruling, reason=f"{ruling.reason}; {words}")
     return ruling if look is None else _at_look(ruling, look, collector.asked(suite), entry, compare, policy)
 
 
 def _where_both(
-    stat: Stat, entry: Benchmark, references: Sequence[ReferenceRun], collector: Collector, evidence: Evidence, rng: np.random.Generator
+    stat: Stat,
+    entry: Benchmark,
+    references: Sequence[ReferenceRun],
+    collector: Collector,
+    evidence: Evidence,
+    rng: np.random.Generator,
 ) -> Ruling:
-    """On the cases where both sides fulfil ``given``: a vendor that does so less often is another gate's matter (the F1's)."""
+    """On the cases where both sides fulfil ``given``: a vendor that does so less often is another gate's matter (the
+    F1's).
+    """
     vendor = collector.given_scores(stat.suite)
     known = reference_scores(references, entry.key, vendor, given=entry.given)
     shared = {case: score for case, score in vendor.items() if case in known}
     if not any(score.n for score in shared.values()):
-        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides")
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides"
+        )
     reference = _shown(references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved)
     confidence = _confidence(entry, collector.policy, None)
     compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=confidence, mode=entry.mode, rng=rng)
@@ -215,7 +288,9 @@ def _shown(references: Sequence[ReferenceRun], cases: Sequence[_Reference], *, i
     """The reference's own value over the cases compared, for the row."""
     value = sum(case.mean for case in cases) / len(cases)
     source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
-    return ReferenceValue(value=value, n=sum(case.n for case in cases), kind="interleaved" if interleaved else "per-case", source=source)
+    return ReferenceValue(
+        value=value, n=sum(case.n for case in cases), kind="interleaved" if interleaved else "per-case", source=source
+    )
 
 
 #: what suites call the value of a right answer
@@ -268,7 +343,10 @@ class _Comparison:
     @cached_property
     def single(self) -> bool:
         """One right-or-wrong sample a side: Tango's case."""
-        sides = all(s.n + s.open == 1 and s.binary and self.reference[c].n == 1 and self.reference[c].binary for c, s in self.vendor.items())
+        sides = all(
+            s.n + s.open == 1 and s.binary and self.reference[c].n == 1 and self.reference[c].binary
+            for c, s in self.vendor.items()
+        )
         return sides and all(s.n + s.open == 1 and s.binary for s in self.lacking.values())
 
     @cached_property
@@ -295,7 +373,9 @@ class _Comparison:
         return found.low if open_as == "worst" else found.high
 
     def z(self, margin: float) -> float | None:
-        """The distance from -``margin`` on the scale of a standard normal, the open samples counted against it; None without a standard error."""
+        """The distance from -``margin`` on the scale of a standard normal, the open samples counted against it; None
+        without a standard error.
+        """
         towards = "worst" if self.difference("").estimate > -margin else "best"
         if self.mode is Mode.REGRESSION and not margin:
             return normal_quantile(min(max(self.loss_p(towards), 1e-300), 1 - 1e-16))
@@ -315,12 +395,17 @@ class _Comparison:
 
     def excluded(self, confidence: float) -> float:
         """The least difference that this confidence leaves possible, the open samples counted as wrong."""
-        return self._difference(self._paired("worst" if self.opens else "")[0], "worst" if self.opens else "", confidence).interval.low
+        return self._difference(
+            self._paired("worst" if self.opens else "")[0], "worst" if self.opens else "", confidence
+        ).interval.low
 
     def questions(self, open_as: str) -> list[Question]:
         """A question that the reference does not know it may have answered rightly every time, or never."""
         asked = {case: score for case, score in self.vendor.items() if open_as or score.n}
-        found = [Question(vendor=score.samples(open_as), reference=self.reference[case].samples) for case, score in asked.items()]
+        found = [
+            Question(vendor=score.samples(open_as), reference=self.reference[case].samples)
+            for case, score in asked.items()
+        ]
         if open_as:
             right = 0.0 if open_as == "best" else 1.0
             unknown = Samples(n=1, total=right, squares=right)
@@ -329,7 +414,9 @@ class _Comparison:
 
     def _cases(self, open_as: str) -> list[PairedCase]:
         cases = []
-        clustered = len({s.cluster for s in self.vendor.values() if s.cluster}) < sum(bool(s.cluster) for s in self.vendor.values())
+        clustered = len({s.cluster for s in self.vendor.values() if s.cluster}) < sum(
+            bool(s.cluster) for s in self.vendor.values()
+        )
         for case, score in self.vendor.items():
             if open_as == "" and not score.n:
                 continue
@@ -337,12 +424,26 @@ class _Comparison:
             reference = self.reference[case]
             # one sample shows no variance; a side without repeats leaves it unknown
             variance = score.variance + reference.variance if score.n > 1 and reference.n > 1 else 0.0
-            cases.append(PairedCase(vendor=value, reference=reference.mean, cluster=score.cluster if clustered else "", variance=variance))
+            cases.append(
+                PairedCase(
+                    vendor=value,
+                    reference=reference.mean,
+                    cluster=score.cluster if clustered else "",
+                    variance=variance,
+                )
+            )
         if open_as:
             best = open_as == "best"
             for score in self.lacking.values():
                 value = score.best if best else score.worst
-                cases.append(PairedCase(vendor=value, reference=0.0 if best else 1.0, cluster=score.cluster if clustered else "", variance=0.0))
+                cases.append(
+                    PairedCase(
+                        vendor=value,
+                        reference=0.0 if best else 1.0,
+                        cluster=score.cluster if clustered else "",
+                        variance=0.0,
+                    )
+                )
         return cases
 
     def _difference(self, cases: Sequence[PairedCase], open_as: str, confidence: float) -> Difference:
@@ -355,7 +456,9 @@ class _Comparison:
         interval = tango_interval(b, c, n, confidence)
         d = (b - c) / n
         se = ((b + c - n * d * d) / n**2) ** 0.5
-        return Difference(estimate=d, se=se, n=n, clusters=n, interval=interval, method=f"Tango paired score, {b} gained, {c} lost")
+        return Difference(
+            estimate=d, se=se, n=n, clusters=n, interval=interval, method=f"Tango paired score, {b} gained, {c} lost"
+        )
 
 
 def _discordant(cases: Sequence[PairedCase]) -> tuple[int, int]:
@@ -387,20 +490,31 @@ WRONG_PASS = 0.01
 
 
 def _regression(entry: Benchmark, compare: _Comparison, interval: str, policy: Policy, look: Look | None) -> Ruling:
-    """FAIL: a loss is shown, by the exact test where no margin is given. PASS: none is shown, not even with the open samples as wrong, the
-    stated loss would have been seen, and it is ruled out: what was measured lies too far above it."""
+    """FAIL: a loss is shown, by the exact test where no margin is given. PASS: none is shown, not even with the open
+    samples as wrong, the stated loss would have been seen, and it is ruled out: what was measured lies too far above
+    it."""
     wanted, alpha = entry.detect or 0.0, compare.alpha
     plain = compare.difference("")
 
     def shown(open_as: str) -> bool:
-        return compare.difference(open_as).interval.high < -entry.margin if entry.margin else compare.loss_p(open_as) <= alpha
+        return (
+            compare.difference(open_as).interval.high < -entry.margin
+            if entry.margin
+            else compare.loss_p(open_as) <= alpha
+        )
 
-    test = f"margin {size(entry.margin)}" if entry.margin else f"p {compare.loss_p('best'):.2g}, a loss from {alpha:.2g} down"
+    test = (
+        f"margin {size(entry.margin)}"
+        if entry.margin
+        else f"p {compare.loss_p('best'):.2g}, a loss from {alpha:.2g} down"
+    )
     measured = f"{interval}, {test}, {plain.n} cases"
     if shown("best" if compare.opens else ""):
         return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
     if compare.opens and shown("worst"):
-        reason = f"cannot-tell: {measured}; counted as wrong the open samples show a loss; answers to them would settle it"
+        reason = (
+            f"cannot-tell: {measured}; counted as wrong the open samples show a loss; answers to them would settle it"
+        )
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
     visible = entry.margin + visible_in(compare.questions(""), alpha=alpha, power=policy.power)
     if visible > wanted:
@@ -411,16 +525,24 @@ def _regression(entry: Benchmark, compare: _Comparison, interval: str, policy: P
             need = int(np.ceil(plain.n * (visible / wanted) ** 2)) - plain.n
             seen = f"only a loss of {size(visible)} would have been seen {power}, wanted {size(wanted)}"
             seen += f"; about {need} more cases (or as many repeats) would do"
-        return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"too-small-to-see: {measured}; {seen}", method=plain.method)
-    bound = normal_quantile(1 - WRONG_PASS) if look is None else obrien_fleming(WRONG_PASS, look.fractions)[look.number - 1]
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"too-small-to-see: {measured}; {seen}", method=plain.method
+        )
+    bound = (
+        normal_quantile(1 - WRONG_PASS) if look is None else obrien_fleming(WRONG_PASS, look.fractions)[look.number - 1]
+    )
     least = compare.excluded(bound_confidence(bound))
     if least <= -wanted:
         settle = "answers to the open samples may settle it" if compare.opens else "more cases or repeats may settle it"
-        reason = f"cannot-tell: {measured}; a loss of {size(wanted)} is not ruled out ({points(least)} at worst); {settle}"
+        reason = (
+            f"cannot-tell: {measured}; a loss of {size(wanted)} is not ruled out ({points(least)} at worst); {settle}"
+        )
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
     seen = f"a loss of {size(visible)} would have been seen with {100 * policy.power:.0f} % power"
     degraded = compare.loss_p("") <= alpha
-    return Ruling(decision=Outcome.PASS, reason=f"no-loss-shown: {measured}; {seen}", method=plain.method, degraded=degraded)
+    return Ruling(
+        decision=Outcome.PASS, reason=f"no-loss-shown: {measured}; {seen}", method=plain.method, degraded=degraded
+    )
 
 
 def _what_would_settle(plain: Difference, margin: float, opens: bool) -> str:

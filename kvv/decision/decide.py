@@ -1,4 +1,6 @@
-"""From verdicts, findings, rows and a policy to gates, areas, one outcome and one sentence (DESIGN section 3, Aggregation)."""
+"""From verdicts, findings, rows and a policy to gates, areas, one outcome and one sentence (DESIGN section 3,
+Aggregation).
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,13 @@ class WaiverState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """``coverage`` is what the verdict covers ("4 of 6 suites, skipped: ..."); ``headline`` the first line of every report.
+    """``coverage`` is what the verdict covers ("4 of 6 suites, skipped: ..."); ``headline`` the first line of every
+    report.
 
     ``suites`` are the selected ones, those of which nothing could be asked with the reason.
     ``contract`` and ``quality`` are the outcomes of the two halves, SKIP where a half was not there or only reported.
-    ``findings`` are those given, at the level at which they count under the policy, ``breaking`` those of them that fail their area.
-    ``why`` lists what kept a pass away, the worst first.
+    ``findings`` are those given, at the level at which they count under the policy, ``breaking`` those of them that
+    fail their area. ``why`` lists what kept a pass away, the worst first.
     """
 
     outcome: Outcome
@@ -60,7 +63,9 @@ class Decision:
 
 
 def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
-    """Any FAIL -> fail; else any ERROR -> error; else any INCONCLUSIVE -> inconclusive; else any PASS -> pass; else nothing ran: SKIP."""
+    """Any FAIL -> fail; else any ERROR -> error; else any INCONCLUSIVE -> inconclusive; else any PASS -> pass; else
+    nothing ran: SKIP.
+    """
     found = set(outcomes)
     for outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS):
         if outcome in found:
@@ -69,7 +74,9 @@ def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def exit_code(outcome: Outcome, *, usage: bool = False, interrupted: bool = False, budget: bool = False) -> int:
-    """The first that applies of 2 (usage), 130 (interrupted), 1 (a gate failed), 4 (our error), 5 (budget or deadline), 3 (inconclusive), 0."""
+    """The first that applies of 2 (usage), 130 (interrupted), 1 (a gate failed), 4 (our error), 5 (budget or deadline),
+    3 (inconclusive), 0.
+    """
     if usage:
         return 2
     if interrupted:
@@ -83,7 +90,9 @@ def exit_code(outcome: Outcome, *, usage: bool = False, interrupted: bool = Fals
     return 0 if outcome is Outcome.PASS else 3
 
 
-def decide(collector: Collector, evidence: Evidence, rng: np.random.Generator, *, latency: LatencyTally | None = None) -> Decision:
+def decide(
+    collector: Collector, evidence: Evidence, rng: np.random.Generator, *, latency: LatencyTally | None = None
+) -> Decision:
     """Everything after the last verdict. Deterministic for a given ``rng`` state."""
     findings = [replace(f, level=collector.policy.level(f.rule, f.level)) for f in evidence.findings]
     breaking = _breaking(collector, findings)
@@ -128,7 +137,8 @@ def binding_levels(*, strict: bool) -> tuple[Level, ...]:
 
 def _breaking(collector: Collector, findings: Sequence[FindingGroup]) -> list[FindingGroup]:
     """Those that fail their area's gate: at a binding level and not waived."""
-    # an endpoint of which nothing was concluded gets no verdict from the wire either: its words came from whatever stood in between
+    # an endpoint of which nothing was concluded gets no verdict from the wire either: its words came from whatever
+    # stood in between
     binding = binding_levels(strict=collector.policy.strict) if collector.concluded else ()
     return [f for f in findings if not collector.waived(f.rule, failed=f.level in binding) and f.level in binding]
 
@@ -154,7 +164,9 @@ def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[FindingGroup],
         Outcome.ERROR: tally.count(Outcome.ERROR),
         Outcome.INCONCLUSIVE: tally.count(Outcome.INCONCLUSIVE, *counted),
         # a failure that does not bind is an answer all the same: the case ran
-        Outcome.PASS: tally.count(Outcome.PASS) + tally.count(Outcome.FAIL, *(level for level in Level if level not in binding)),
+        Outcome.PASS: (
+            tally.count(Outcome.PASS) + tally.count(Outcome.FAIL, *(level for level in Level if level not in binding))
+        ),
     }
     decision = aggregate(outcome for outcome, n in counts.items() if n)
     n = sum(n for (_, outcome), n in tally.counts.items() if outcome is not Outcome.SKIP)
@@ -175,16 +187,24 @@ def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[FindingGroup],
         parts.append(f"{unclear} should-level inconclusive (shown only)")
     if tally.waived:
         parts.append(f"{tally.waived} waived")
-    code = {Outcome.FAIL: "contract-broken", Outcome.ERROR: "harness-error", Outcome.INCONCLUSIVE: "not-concluded", Outcome.PASS: "contract-kept"}
+    code = {
+        Outcome.FAIL: "contract-broken",
+        Outcome.ERROR: "harness-error",
+        Outcome.INCONCLUSIVE: "not-concluded",
+        Outcome.PASS: "contract-kept",
+    }
     held = tally.count(Outcome.PASS)
     if decision is Outcome.PASS and held:
         parts.insert(0, f"{held} cases passed")
     text = "; ".join(parts) or "no rule broken"
     reason = (
-        f"{code.get(decision, 'not-run')}: {text if decision is not Outcome.SKIP else 'no case of this area ran' + (f'; {text}' if parts else '')}"
+        f"{code.get(decision, 'not-run')}:"
+        f" {text if decision is not Outcome.SKIP else 'no case of this area ran' + (f'; {text}' if parts else '')}"
     )
     level = Level.MUST if any(level is Level.MUST for level, _ in tally.counts) or broken else Level.SHOULD
-    return Gate(id=f"contract/{area.value}", area=area, level=level, decision=decision, reason=reason, method="every case")
+    return Gate(
+        id=f"contract/{area.value}", area=area, level=level, decision=decision, reason=reason, method="every case"
+    )
 
 
 def _some(names: Sequence[str], total: int) -> str:
@@ -224,11 +244,17 @@ def _required(policy: Policy, suites: Sequence[SuiteRun], gates: Sequence[Gate])
     required = policy.required
     ran = {s.id for s in suites if not s.skipped}
     why = {s.id: s.skipped for s in suites if s.skipped}
-    missing = [f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})" for suite in required.suites if suite not in ran]
+    missing = [
+        f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})"
+        for suite in required.suites
+        if suite not in ran
+    ]
     decided = {g.area for g in gates if g.decision is not Outcome.SKIP}
     missing += [f"required-area-missing: {area.value}" for area in required.areas if area not in decided]
     missing += [
-        f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})" for suite in required.gated if suite not in ran | {*required.suites}
+        f"required-suite-missing: {suite} ({why.get(suite, 'not selected')})"
+        for suite in required.gated
+        if suite not in ran | {*required.suites}
     ]
     benchmarks = [s.id for s in suites if s.kind is SuiteKind.BENCHMARK and s.id in ran]
     if required.quality and not benchmarks:
@@ -248,7 +274,9 @@ def _required(policy: Policy, suites: Sequence[SuiteRun], gates: Sequence[Gate])
 
 
 def coverage_sentence(suites: Sequence[SuiteRun], reached: Set[str]) -> str:
-    """``4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)``; a suite of which nothing was asked any more counts as not reached."""
+    """``4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)``; a suite of which nothing was asked any more
+    counts as not reached.
+    """
     asked = [s for s in suites if not s.skipped and s.id in reached]
     skipped = [f"{s.id} ({s.skipped})" for s in suites if s.skipped]
     unreached = [s.id for s in suites if not s.skipped and s.id not in reached]
@@ -273,12 +301,20 @@ def _headline(
     if gated:
         degraded = " (degraded)" if any(g.degraded for g in gated) else ""
         parts.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
-    parts += [f"{row.suite} {look_sentence(row.look, row.verdict or outcome)}" for row in rows if row.primary and row.look and row.look.stopped]
+    parts += [
+        f"{row.suite} {look_sentence(row.look, row.verdict or outcome)}"
+        for row in rows
+        if row.primary and row.look and row.look.stopped
+    ]
     parts += _loose(quality, gated=bool(gated))
     parts += [
-        f"{100 * share:.1f} % of {suite} answers truncated" for suite, share in _truncated(rows).items() if share > collector.policy.truncated_notice
+        f"{100 * share:.1f} % of {suite} answers truncated"
+        for suite, share in _truncated(rows).items()
+        if share > collector.policy.truncated_notice
     ]
-    parts += [f"{count} {suite} requests were refused ({words[:120]})" for suite, (count, words) in collector.refused.items()]
+    parts += [
+        f"{count} {suite} requests were refused ({words[:120]})" for suite, (count, words) in collector.refused.items()
+    ]
     fixtures = [s.id for s in suites if s.fixture and not s.skipped and s.kind is SuiteKind.BENCHMARK]
     if fixtures:
         parts.append(f"fixture data: {', '.join(fixtures)}")
@@ -309,7 +345,12 @@ def _word(outcome: Outcome) -> str:
 
 
 def _why(gates: Sequence[Gate], missing: Sequence[str]) -> tuple[str, ...]:
-    found = [f"{g.id}: {g.reason}" for outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE) for g in gates if g.decision is outcome]
+    found = [
+        f"{g.id}: {g.reason}"
+        for outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE)
+        for g in gates
+        if g.decision is outcome
+    ]
     return (*found, *missing)
 
 

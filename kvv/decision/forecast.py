@@ -1,4 +1,6 @@
-"""Before a run: what its gates could see, and the chance that an identical vendor passes them all (for ``kvv plan``)."""
+"""Before a run: what its gates could see, and the chance that an identical vendor passes them all (for ``kvv
+plan``).
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,11 @@ from kvv.stats.power import (
 from kvv.stats.sequential import look_chances, obrien_fleming
 from kvv.stats.special import ndtr
 
-#: official-against-official F1 scatters by about a point at 2,000 prompts (statistics.md section 6: 0.7 to 1.0; simulated where a model is in
-#: two minds about many prompts: 1.1), by the root of n elsewhere
+#: official-against-official F1 scatters by about a point at 2,000 prompts (statistics.md section 6: 0.7 to 1.0;
+#: simulated where a model is in two minds about many prompts: 1.1), by the root of n elsewhere
 F1_SD, F1_SD_PROMPTS = 0.011, 2_000
-#: the variance of one sample of one question where official runs do not show it: p(1-p)(1-rho), as in fixtures/policies/release.toml
+#: the variance of one sample of one question where official runs do not show it: p(1-p)(1-rho), as in
+#: fixtures/policies/release.toml
 ASSUMED_SPREAD: Mapping[str, float] = {
     "ocrbench": 0.89 * 0.11 * 0.09,
     "mmmu_pro": 0.82 * 0.18 * 0.2,
@@ -44,12 +47,12 @@ FAR = 40.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateForecast:
-    """Differences in the metric's own unit. ``margin_needed``: the smallest margin an identical vendor clears with the policy's power, of a
-    regression gate the loss that it sees; ``fails_below``: the true difference at which a vendor fails with that power; both None for an F1,
-    which needs the official runs.
+    """Differences in the metric's own unit. ``margin_needed``: the smallest margin an identical vendor clears with the
+    policy's power, of a regression gate the loss that it sees; ``fails_below``: the true difference at which a vendor
+    fails with that power; both None for an F1, which needs the official runs.
 
-    ``pass_chance`` and ``fail_chance`` are an identical vendor's; ``saved`` the share of the questions that early stopping spares it, None
-    where the suite runs on in full.
+    ``pass_chance`` and ``fail_chance`` are an identical vendor's; ``saved`` the share of the questions that early
+    stopping spares it, None where the suite runs on in full.
     """
 
     suite: str
@@ -63,14 +66,18 @@ class GateForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """``pass_chance`` of the whole policy for an identical vendor; ``false_alarms`` expected in 100 runs over all gates."""
+    """``pass_chance`` of the whole policy for an identical vendor; ``false_alarms`` expected in 100 runs over all
+    gates.
+    """
 
     gates: tuple[GateForecast, ...]
     pass_chance: float
     false_alarms: float
 
 
-def forecast(policy: Policy, designs: Mapping[str, Design], looks: Mapping[str, Sequence[float]] | None = None) -> Forecast:
+def forecast(
+    policy: Policy, designs: Mapping[str, Design], looks: Mapping[str, Sequence[float]] | None = None
+) -> Forecast:
     """For the suites planned (id -> design); benchmarks of the policy that are not planned are left out.
 
     ``looks`` gives, for suites that may stop early, the shares of the sample after which they are looked at.
@@ -82,7 +89,8 @@ def forecast(policy: Policy, designs: Mapping[str, Design], looks: Mapping[str, 
         if design is None:
             continue
         if entry.given:
-            # how many samples fulfil it nobody knows before; its value lies near the ceiling, where an identical vendor passes
+            # how many samples fulfil it nobody knows before; its value lies near the ceiling, where an identical vendor
+            # passes
             alarms += (entry.alpha or policy.alpha) if entry.mode is Mode.REGRESSION else 0.0
             continue
         if entry.method == "f1":
@@ -100,7 +108,9 @@ def forecast(policy: Policy, designs: Mapping[str, Design], looks: Mapping[str, 
         else:
             gates.append(_paired(entry, design, policy, tuple((looks or {}).get(entry.suite, ()))))
     alarms += sum(gate.fail_chance for gate in gates)
-    return Forecast(gates=tuple(gates), pass_chance=all_pass_probability([g.pass_chance for g in gates]), false_alarms=100 * alarms)
+    return Forecast(
+        gates=tuple(gates), pass_chance=all_pass_probability([g.pass_chance for g in gates]), false_alarms=100 * alarms
+    )
 
 
 def _paired(entry: Benchmark, design: Design, policy: Policy, fractions: tuple[float, ...]) -> GateForecast:
@@ -130,24 +140,37 @@ def _tail(alpha: float, clusters: int) -> float:
     return alpha if clusters < 2 else float(ndtr(-t_quantile(1 - alpha, clusters - 1)))
 
 
-def _at_end(entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]) -> tuple[float, float, float | None]:
+def _at_end(
+    entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]
+) -> tuple[float, float, float | None]:
     """The chances of PASS and FAIL for an identical vendor, and what is saved."""
     fails = fail_probability(design.se, entry.margin, alpha=alpha)
     if entry.mode is Mode.PARITY:
         return pass_probability(design.se, entry.margin, alpha=alpha), fails, None
-    return (1 - fails) * seen_probability(design, entry.detect or 0.0, alpha=alpha, power=power, wrong=WRONG_PASS), fails, None
+    return (
+        (1 - fails) * seen_probability(design, entry.detect or 0.0, alpha=alpha, power=power, wrong=WRONG_PASS),
+        fails,
+        None,
+    )
 
 
-def _at_looks(entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]) -> tuple[float, float, float | None]:
+def _at_looks(
+    entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]
+) -> tuple[float, float, float | None]:
     drift = min(FAR, entry.margin / design.se) if design.se > 0 else FAR if entry.margin > 0 else 0.0
     chances = look_chances(alpha, fractions, drift)
     if entry.mode is Mode.PARITY:
-        saved = sum((chance.above + chance.below) * (1 - share) for chance, share in zip(chances, fractions, strict=True))
+        saved = sum(
+            (chance.above + chance.below) * (1 - share) for chance, share in zip(chances, fractions, strict=True)
+        )
         return sum(chance.above for chance in chances), sum(chance.below for chance in chances), saved
     # a regression gate passes at the first look that would have seen the stated loss
     tails = [float(ndtr(-bound)) for bound in obrien_fleming(alpha, fractions)]
     wrong = [float(ndtr(-bound)) for bound in obrien_fleming(WRONG_PASS, fractions)]
-    parts = [replace(design, n=max(1, round(share * design.n)), clusters=round(share * design.clusters)) for share in fractions]
+    parts = [
+        replace(design, n=max(1, round(share * design.n)), clusters=round(share * design.clusters))
+        for share in fractions
+    ]
     seen = [
         seen_probability(part, entry.detect or 0.0, alpha=tail, power=power, wrong=level)
         for part, tail, level in zip(parts, tails, wrong, strict=True)
@@ -155,7 +178,9 @@ def _at_looks(entry: Benchmark, design: Design, alpha: float, power: float, frac
     fails = sum(chance.below for chance in chances)
     # the chance to pass at a look or before it grows with the sample
     by_look = [max(seen[: number + 1]) for number in range(len(seen))]
-    saved = sum((now - before) * (1 - share) for before, now, share in zip([0.0, *by_look], by_look, fractions, strict=False))
+    saved = sum(
+        (now - before) * (1 - share) for before, now, share in zip([0.0, *by_look], by_look, fractions, strict=False)
+    )
     return (1 - fails) * by_look[-1], fails, saved
 
 
@@ -184,9 +209,11 @@ class Expected:
     observed: bool
 
 
-def expected_design(suite: str, *, cases: int, samples: float, clusters: int, references: Sequence[ReferenceRun], key: str = "") -> Expected:
-    """``cases`` questions with ``samples`` each, in ``clusters`` groups that depend on each other, against these references; without one,
-    against a single official run that asked as often."""
+def expected_design(
+    suite: str, *, cases: int, samples: float, clusters: int, references: Sequence[ReferenceRun], key: str = ""
+) -> Expected:
+    """``cases`` questions with ``samples`` each, in ``clusters`` groups that depend on each other, against these
+    references; without one, against a single official run that asked as often."""
     found = [score for score in reference_scores(references, key or _key(references)).values() if score.n]
     repeated = [score.variance * score.n for score in found if score.n > 1]
     k_reference = sum(score.n for score in found) / len(found) if found else samples
@@ -194,7 +221,9 @@ def expected_design(suite: str, *, cases: int, samples: float, clusters: int, re
     spread = max(sum(repeated), 0.5) / len(repeated) if repeated else ASSUMED_SPREAD.get(suite, OTHER_SPREAD)
     graded = suite in GRADED or not all(score.binary for score in found)
     single = samples == 1 and k_reference == 1 and not graded
-    design = Design(n=cases, sigma2=spread, k_vendor=samples, k_reference=k_reference, clusters=0 if single else clusters)
+    design = Design(
+        n=cases, sigma2=spread, k_vendor=samples, k_reference=k_reference, clusters=0 if single else clusters
+    )
     return Expected(design=design, observed=bool(repeated))
 
 

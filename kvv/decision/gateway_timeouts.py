@@ -1,7 +1,8 @@
 """Answers that are all cut at the same age: a time limit of something between us and the model. Pure.
 
-A gateway with a limit on silence or on the whole answer spoils exactly the long answers, so that only a run's slowest cases
-suffer and each for itself looks like the network's doing (faults.jsonl I11: buffered answers of 60 s and more ended in a 504).
+A gateway with a limit on silence or on the whole answer spoils exactly the long answers, so that only a run's slowest
+cases suffer and each for itself looks like the network's doing (faults.jsonl I11: buffered answers of 60 s and more
+ended in a 504).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ LEAST, SHARE = 4, 0.5
 SHORTEST_MS = 1_000.0
 #: ages within this factor and so many milliseconds of each other are the same
 SAME_FACTOR, SAME_MS = 1.02, 250.0
-#: statuses by which gateways say that they gave up waiting; 524 is Cloudflare's. A busy server's 502 and 503 say something else
+#: statuses by which gateways say that they gave up waiting; 524 is Cloudflare's. A busy server's 502 and 503 say
+#: something else
 _GAVE_UP = frozenset({408, 504, 524})
 #: what the far side did; our own time-outs end at equal ages by themselves
 _CUT = frozenset({FaultKind.CUT, FaultKind.RESET, FaultKind.PROTOCOL})
@@ -55,7 +57,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """``cuts`` of ``of`` ended ``after_ms`` milliseconds (the earliest); ``examples`` are identity keys, the first few."""
+    """``cuts`` of ``of`` ended ``after_ms`` milliseconds (the earliest); ``examples`` are identity keys, the first
+    few.
+    """
 
     stream: bool
     after_ms: float
@@ -95,7 +99,13 @@ def _suspected(stream: bool, cuts: list[Ending], longest: float) -> Suspicion | 
     if size < LEAST or size <= SHARE * len(cuts) or longest > _latest(cuts[best]):
         return None
     together = cuts[best : best + size]
-    return Suspicion(stream=stream, after_ms=together[0].total_ms, cuts=size, of=len(cuts), examples=tuple(one.exchange for one in together[:5]))
+    return Suspicion(
+        stream=stream,
+        after_ms=together[0].total_ms,
+        cuts=size,
+        of=len(cuts),
+        examples=tuple(one.exchange for one in together[:5]),
+    )
 
 
 def _latest(ending: Ending) -> float:

@@ -18,7 +18,9 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteRun:
-    """One selected suite. ``skipped`` is the reason it did not run ("no judge"), "" where it did; ``fixture``: on shipped data."""
+    """One selected suite. ``skipped`` is the reason it did not run ("no judge"), "" where it did; ``fixture``: on
+    shipped data.
+    """
 
     id: str
     kind: SuiteKind
@@ -52,7 +54,8 @@ class FindingGroup:
 
 
 def group_findings(found: Iterable[tuple[str, Finding]]) -> list[FindingGroup]:
-    """Group (exchange key, finding) pairs by rule, area and level, in order of first appearance; a group keeps its first message.
+    """Group (exchange key, finding) pairs by rule, area and level, in order of first appearance; a group keeps its
+    first message.
 
     Memory is in the number of rules: exchanges are counted where the key changes, so feed them exchange by exchange.
     """
@@ -61,7 +64,13 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> list[FindingGroup]:
     for exchange, finding in found:
         key = (finding.rule, finding.area, finding.level)
         group = groups.get(key) or FindingGroup(
-            rule=finding.rule, area=finding.area, level=finding.level, kind=finding.kind, count=0, exchanges=0, message=finding.message[:1000]
+            rule=finding.rule,
+            area=finding.area,
+            level=finding.level,
+            kind=finding.kind,
+            count=0,
+            exchanges=0,
+            message=finding.message[:1000],
         )
         example = FindingExample(exchange=exchange, frame=finding.frame, excerpt=finding.excerpt[:400])
         groups[key] = replace(
@@ -77,8 +86,8 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> list[FindingGroup]:
 
 @dataclass(slots=True)
 class CaseScore:
-    """One value of one case: ``n`` concluded samples with sum ``total`` and sum of squares ``squares``; ``open`` samples are not concluded,
-    ``unasked`` were never sent."""
+    """One value of one case: ``n`` concluded samples with sum ``total`` and sum of squares ``squares``; ``open``
+    samples are not concluded, ``unasked`` were never sent."""
 
     cluster: str = ""
     n: int = 0
@@ -138,7 +147,12 @@ class AreaTally:
         return sum(n for (level, what), n in self.counts.items() if what is outcome and (not levels or level in levels))
 
     def names(self, outcome: Outcome, *levels: Level) -> list[str]:
-        return [i for (level, what), ids in self.examples.items() if what is outcome and (not levels or level in levels) for i in ids][:EXAMPLES]
+        return [
+            i
+            for (level, what), ids in self.examples.items()
+            if what is outcome and (not levels or level in levels)
+            for i in ids
+        ][:EXAMPLES]
 
 
 @dataclass(slots=True)
@@ -163,7 +177,8 @@ class Collector:
         #: benchmark suite -> samples whose request was refused, and one refusal's words
         self.refused: dict[str, tuple[int, str]] = {}
         self.benchmark_area: dict[str, Area] = {}
-        #: suites of which something was asked; samples that were answered and judged; suite -> why its first skipped case was skipped
+        #: suites of which something was asked; samples that were answered and judged; suite -> why its first skipped
+        #: case was skipped
         self.reached: set[str] = set()
         self.concluded = 0
         self._skips: dict[str, str] = {}
@@ -237,7 +252,9 @@ class Collector:
                 table.setdefault(key, {}).setdefault(case.id, CaseScore(cluster=case.cluster)).count(value)
             key, given = self._given.get(suite, ("", ""))
             if given and key in verdict.values and verdict.values.get(given, 0.0) > 0:
-                self._conditional.setdefault(suite, {}).setdefault(case.id, CaseScore(cluster=case.cluster)).count(verdict.values[key])
+                self._conditional.setdefault(suite, {}).setdefault(case.id, CaseScore(cluster=case.cluster)).count(
+                    verdict.values[key]
+                )
         f1_key = self._f1_keys.get(suite)
         if f1_key and verdict.outcome is not Outcome.ERROR:
             if f1_key in verdict.values:
@@ -264,7 +281,9 @@ class Collector:
         return sum(score.n + score.open for score in self._all.get(suite, {}).values())
 
     def given_scores(self, suite: str) -> dict[str, CaseScore]:
-        """By case, for the value of the suite's gate with ``given``: samples that fulfil it, and open ones, which may."""
+        """By case, for the value of the suite's gate with ``given``: samples that fulfil it, and open ones, which
+        may.
+        """
         found = self._conditional.get(suite, {})
         scores = {}
         for case, every in self._all.get(suite, {}).items():
@@ -279,8 +298,9 @@ class Collector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The look by which a suite run with early stopping is judged: ``number``, from 1, of those after which ``fractions`` of its planned
-    samples are in hand (rising to 1). ``planned`` samples are in its full plan; ``stopped``: nothing was asked after this look."""
+    """The look by which a suite run with early stopping is judged: ``number``, from 1, of those after which
+    ``fractions`` of its planned samples are in hand (rising to 1). ``planned`` samples are in its full plan;
+    ``stopped``: nothing was asked after this look."""
 
     number: int
     fractions: tuple[float, ...]
@@ -290,14 +310,15 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything beside the verdicts. Mappings are by suite id; ``published`` and ``server_counts`` by ``suite`` or ``suite/metric``.
+    """Everything beside the verdicts. Mappings are by suite id; ``published`` and ``server_counts`` by ``suite`` or
+    ``suite/metric``.
 
-    ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran in the same
-    session, ``unfinished`` those of them whose reference stopped on the way, and why. ``published``: a bare mean with its n.
-    ``server_counts``: right answers that our own reference endpoint counted.
-    ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the user chose cases.
-    ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run with early
-    stopping, one that ran to its end at its last look.
+    ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran
+    in the same session, ``unfinished`` those of them whose reference stopped on the way, and why. ``published``: a bare
+    mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
+    ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the
+    user chose cases. ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run
+    with early stopping, one that ran to its end at its last look.
     """
 
     stats: Sequence[Stat] = ()

@@ -1,4 +1,6 @@
-"""Deciding at a look: the same gates as at the end, over what a suite has concluded so far, with the look's bound. No I/O."""
+"""Deciding at a look: the same gates as at the end, over what a suite has concluded so far, with the look's bound. No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,20 @@ from kvv.decision.inputs import Collector, Evidence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookDecision:
-    """``decision`` PASS or FAIL stops the suite, INCONCLUSIVE lets it go on. ``rows`` and ``gates`` are those that the policy gates."""
+    """``decision`` PASS or FAIL stops the suite, INCONCLUSIVE lets it go on. ``rows`` and ``gates`` are those that the
+    policy gates.
+    """
 
     decision: Outcome
     rows: tuple[Stat, ...]
     gates: tuple[Gate, ...]
 
 
-def decide_look(stats: Iterable[Stat], collector: Collector, evidence: Evidence, rng: np.random.Generator) -> LookDecision:
-    """``stats`` are one suite's rows; ``evidence.looks`` names the look. ``rng`` in the state in which ``decide`` would get it.
+def decide_look(
+    stats: Iterable[Stat], collector: Collector, evidence: Evidence, rng: np.random.Generator
+) -> LookDecision:
+    """``stats`` are one suite's rows; ``evidence.looks`` names the look. ``rng`` in the state in which ``decide`` would
+    get it.
 
     A suite with several gated rows stops for FAIL with the first that fails, for PASS only when all pass.
     """
@@ -39,4 +46,6 @@ def decide_look(stats: Iterable[Stat], collector: Collector, evidence: Evidence,
 def _stops(decisions: Sequence[Outcome]) -> Outcome:
     if Outcome.FAIL in decisions:
         return Outcome.FAIL
-    return Outcome.PASS if decisions and all(decision is Outcome.PASS for decision in decisions) else Outcome.INCONCLUSIVE
+    return (
+        Outcome.PASS if decisions and all(decision is Outcome.PASS for decision in decisions) else Outcome.INCONCLUSIVE
+    )

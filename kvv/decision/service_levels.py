@@ -52,14 +52,18 @@ class Lost:
 def _of(level: ServiceLevel) -> str:
     """Of which requests, "" for all."""
     least, most = level.min_prompt_tokens, level.max_prompt_tokens
-    prompts = f"prompts of {least:,} to {most:,} tokens" if most else f"prompts of {least:,} tokens and more" if least else ""
+    prompts = (
+        f"prompts of {least:,} to {most:,} tokens" if most else f"prompts of {least:,} tokens and more" if least else ""
+    )
     whose = " ".join(filter(None, [level.workload, "requests"])) + (f" with {prompts}" if prompts else "")
     return f" of {whose}" if level.workload or prompts else ""
 
 
 @dataclass(slots=True)
 class _Count:
-    """``missed`` are answers beyond the limit, ``lost`` requests without an answer, ``open`` those that may be either or none of the service's."""
+    """``missed`` are answers beyond the limit, ``lost`` requests without an answer, ``open`` those that may be either
+    or none of the service's.
+    """
 
     kept: int = 0
     missed: int = 0
@@ -68,11 +72,12 @@ class _Count:
 
 
 class LatencyTally:
-    """Counts, per service level, the requests that keep it. Feed it each request once, by its first attempt: what a user would have had.
+    """Counts, per service level, the requests that keep it. Feed it each request once, by its first attempt: what a
+    user would have had.
 
-    A request that hung, broke off or was refused is a miss of every level that its answer would have been measured for. One that is lost
-    for a reason that need not be the service's, or whose length nobody knows where a level is of some lengths, is open: a PASS needs it
-    as a miss, a FAIL as kept.
+    A request that hung, broke off or was refused is a miss of every level that its answer would have been measured for.
+    One that is lost for a reason that need not be the service's, or whose length nobody knows where a level is of some
+    lengths, is open: a PASS needs it as a miss, a FAIL as kept.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -112,19 +117,35 @@ class LatencyTally:
             decision, reason = Outcome.INCONCLUSIVE, f"nothing-measured: no request falls under it ({wanted})"
         else:
             low, high = exact_lower(count.kept, n, 1 - alpha), exact_upper(count.kept + count.open, n, 1 - alpha)
-            decision = Outcome.PASS if low >= level.share else Outcome.FAIL if high < level.share else Outcome.INCONCLUSIVE
+            decision = (
+                Outcome.PASS if low >= level.share else Outcome.FAIL if high < level.share else Outcome.INCONCLUSIVE
+            )
             code = {Outcome.PASS: "kept", Outcome.FAIL: "missed"}.get(decision, "cannot-tell")
             confidence = 100 * (1 - 2 * alpha)
-            reason = f"{code}: {count.kept} of {n} requests ({confidence:g} % interval {100 * low:.1f} to {100 * high:.1f} %) kept {wanted}"
+            reason = (
+                f"{code}: {count.kept} of {n} requests ({confidence:g} % interval {100 * low:.1f} to {100 * high:.1f}"
+                f" %) kept {wanted}"
+            )
             reason += f"; {count.lost} got no whole answer" if count.lost else ""
-            reason += f"; {count.open} are open (the network, the account, or an unknown prompt length)" if count.open else ""
+            reason += (
+                f"; {count.open} are open (the network, the account, or an unknown prompt length)" if count.open else ""
+            )
             if decision is Outcome.INCONCLUSIVE and not count.open:
                 reason += f"; {_what_would_settle(count.kept / n, low, high, level.share, n)}"
         return Gate(
-            id=f"service/{level.id}", area=Area.LATENCY, level=Level.MUST, decision=decision, reason=reason, method="share, one-sided Clopper-Pearson"
+            id=f"service/{level.id}",
+            area=Area.LATENCY,
+            level=Level.MUST,
+            decision=decision,
+            reason=reason,
+            method="share, one-sided Clopper-Pearson",
         )
 
 
 def _what_would_settle(rate: float, low: float, high: float, share: float, n: int) -> str:
     more = more_samples(rate, high - rate if rate < share else rate - low, -share, n)
-    return "the share stands on the limit, no number of requests would settle it" if more is None else f"about {more} more requests would settle it"
+    return (
+        "the share stands on the limit, no number of requests would settle it"
+        if more is None
+        else f"about {more} more requests would settle it"
+    )

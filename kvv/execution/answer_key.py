@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
     """Key entries in the reference endpoint's own form; it knows nothing of suites.
 
-    Reads and encodes the entries' pictures; an entry with one that cannot be sent is left out, for nobody can ask with it.
+    Reads and encodes the entries' pictures; an entry with one that cannot be sent is left out, for nobody can ask with
+    it.
     """
     from kvv.mockserver import Answer, Reply
 
@@ -31,12 +32,24 @@ def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
             continue
         right = Reply(text=entry.right_text, tool=entry.right_tool, turns=entry.right_turns)
         wrong = Reply(text=entry.wrong_text, tool=entry.wrong_tool, turns=entry.wrong_turns)
-        found.append(Answer(suite=entry.suite, case=entry.case, prompt=entry.prompt, right=right, wrong=wrong, images=images, ease=entry.ease))
+        found.append(
+            Answer(
+                suite=entry.suite,
+                case=entry.case,
+                prompt=entry.prompt,
+                right=right,
+                wrong=wrong,
+                images=images,
+                ease=entry.ease,
+            )
+        )
     return tuple(found)
 
 
 def keyed_suites(paths: Mapping[str, str]) -> Sequence[KeyEntry]:
-    """The key of every suite that has data: from ``paths[suite]``, else from the shipped fixtures. Raises ConfigError."""
+    """The key of every suite that has data: from ``paths[suite]``, else from the shipped fixtures. Raises
+    ConfigError.
+    """
     for name in paths:
         if name not in suite_ids():
             raise ConfigError(f"--data: no suite {name!r}; known: {', '.join(suite_ids())}")

@@ -1,7 +1,7 @@
 """One or several endpoints, driven side by side in one event loop under one budget.
 
-A lane is an ordinary run: a job, a store, an address, its own transport with its own key. What lanes share is the clock (``Pacer``), the
-budget (each pays by its own prices into one sum), the worker processes and the judge's limits.
+A lane is an ordinary run: a job, a store, an address, its own transport with its own key. What lanes share is the clock
+(``Pacer``), the budget (each pays by its own prices into one sum), the worker processes and the judge's limits.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ COMMON_REASONS = frozenset({"interrupted", TARGET_ENDED, "deadline", "max-reques
 class Lane:
     """``name`` tells lanes apart in what is shown, "" for the endpoint that a run is about.
 
-    ``follows``: the official endpoint beside the first lane. It has no purpose of its own: it ends when the first lane stops, and where
-    it is not there at the start, the first lane asks nothing.
+    ``follows``: the official endpoint beside the first lane. It has no purpose of its own: it ends when the first lane
+    stops, and where it is not there at the start, the first lane asks nothing.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Lane:
 
 
 def execute(lanes: Sequence[Lane], progress: ProgressFactory) -> list[Ending]:
-    """Run everything that has no verdict yet, lane beside lane; bounds are the first lane's. Blocks until all lanes are done, stopped or
-    interrupted; the stores stay open."""
+    """Run everything that has no verdict yet, lane beside lane; bounds are the first lane's. Blocks until all lanes are
+    done, stopped or interrupted; the stores stay open."""
     runners = [Runner(lane.job, lane.store, lane.base_url, resumed=lane.resumed) for lane in lanes]
     try:
         return asyncio.run(_conduct(lanes, runners, progress))
@@ -79,13 +79,24 @@ async def _conduct(lanes: Sequence[Lane], runners: Sequence[Runner], progress: P
                 leader = pacer.lanes[0] if lane.follows else None
                 pace = pacer.lane(partial(getattr, limiter, "limit"), leader)
                 labelled = _Labelled(lane, display)
-                runs.append(runner.run(Shared(workers=workers, budget=budget, pace=pace, limiter=limiter, judge=judge, progress=labelled)))
+                runs.append(
+                    runner.run(
+                        Shared(
+                            workers=workers, budget=budget, pace=pace, limiter=limiter, judge=judge, progress=labelled
+                        )
+                    )
+                )
             if len(runs) == 1:
                 return [await runs[0]]
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_one(lane, runner, runners[0], run)) for lane, runner, run in zip(lanes, runners, runs, strict=True)]
+                tasks = [
+                    group.create_task(_one(lane, runner, runners[0], run))
+                    for lane, runner, run in zip(lanes, runners, runs, strict=True)
+                ]
     endings = [task.result() for task in tasks]
-    endings[0].configuration |= any(lane.follows and ending.configuration for lane, ending in zip(lanes, endings, strict=True))
+    endings[0].configuration |= any(
+        lane.follows and ending.configuration for lane, ending in zip(lanes, endings, strict=True)
+    )
     return endings
 
 
@@ -93,7 +104,9 @@ async def _one(lane: Lane, runner: Runner, first: Runner, run: Coroutine[Any, An
     """A lane to its end, and what that means for those that are nothing without it."""
     ending = await run
     if lane.follows and not runner.reached and ending.stop and ending.stop.reason not in COMMON_REASONS:
-        words = ending.stop.sentence.replace("the endpoint", "the reference endpoint").replace("this is no", "the reference is no")
+        words = ending.stop.sentence.replace("the endpoint", "the reference endpoint").replace(
+            "this is no", "the reference is no"
+        )
         first.halt(f"reference-{ending.stop.reason}", words)
     if runner is first and ending.stop:
         for follower in first.followers:
@@ -106,13 +119,22 @@ def _limiter(config: RunConfig) -> Limiter:
 
 
 def _budgets(lanes: Sequence[Lane]) -> list[Budget]:
-    """One for each lane with its own prices; all count into one sum and from one moment. A resumed run's earlier part counts too."""
+    """One for each lane with its own prices; all count into one sum and from one moment. A resumed run's earlier part
+    counts too.
+    """
     config, spent, started = lanes[0].job.config, Spent(), monotonic()
-    bounds = Bounds(requests=config.max_requests, tokens=config.max_tokens_total, cost=config.max_cost, deadline_s=config.deadline)
+    bounds = Bounds(
+        requests=config.max_requests, tokens=config.max_tokens_total, cost=config.max_cost, deadline_s=config.deadline
+    )
     for lane in lanes:
         if lane.resumed:
             _count_earlier(spent, lane.store)
-    return [Budget(bounds=bounds, prices=lane.job.prices, judge_prices=lane.job.plan.judge_prices, spent=spent, started=started) for lane in lanes]
+    return [
+        Budget(
+            bounds=bounds, prices=lane.job.prices, judge_prices=lane.job.plan.judge_prices, spent=spent, started=started
+        )
+        for lane in lanes
+    ]
 
 
 def _count_earlier(spent: Spent, store: Store) -> None:

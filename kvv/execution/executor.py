@@ -35,7 +35,16 @@ from kvv.transport import Endpoint, EndpointError, Transport
 
 #: reasons that a second try at the end of the run may mend; the rest would only repeat themselves
 NOT_TRIED_AGAIN = frozenset(
-    {"policy", "body-limit", "scorer-timeout", "scorer-died", "emulated-timeout", "unstable-refusal", "control-not-answered", "cut-before-stop"}
+    {
+        "policy",
+        "body-limit",
+        "scorer-timeout",
+        "scorer-died",
+        "emulated-timeout",
+        "unstable-refusal",
+        "control-not-answered",
+        "cut-before-stop",
+    }
 )
 #: how many inconclusive samples the end wave asks again at most
 END_WAVE = 2_000
@@ -52,7 +61,9 @@ class LaneProgress(Protocol):
 
 class Progress(LaneProgress, Protocol):
     def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 ProgressFactory = Callable[[Mapping[str, int], Budget], Progress]
@@ -86,16 +97,22 @@ def _key(name: str) -> str | None:
 
 
 def check_endpoints(job: Job, lane: str = "") -> None:
-    """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written. ``lane``: "reference"."""
+    """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written.
+    ``lane``: "reference".
+    """
     for found in endpoints(job, job.config.base_url or "http://127.0.0.1").values():
         try:
             Transport({found.role: found}, redactor=Redactor(), limits=Limits())
         except EndpointError as error:
-            raise ConfigError(f"--{'judge-' if found.role is Role.JUDGE else lane and f'{lane}-'}base-url or its key: {error}") from error
+            raise ConfigError(
+                f"--{'judge-' if found.role is Role.JUDGE else lane and f'{lane}-'}base-url or its key: {error}"
+            ) from error
 
 
 def redactor_for(found: Mapping[Role, Endpoint]) -> Redactor:
-    return Redactor([secret for endpoint in found.values() for secret in (endpoint.key, *endpoint.headers.values()) if secret])
+    return Redactor(
+        [secret for endpoint in found.values() for secret in (endpoint.key, *endpoint.headers.values()) if secret]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +128,9 @@ class Shared:
 
 
 class Runner:
-    """One endpoint's way through the plan. ``followers`` have nothing to do without it: they end when its benchmarks do not start."""
+    """One endpoint's way through the plan. ``followers`` have nothing to do without it: they end when its benchmarks do
+    not start.
+    """
 
     def __init__(self, job: Job, store: Store, base_url: str, *, resumed: bool) -> None:
         self._job = job
@@ -187,10 +206,15 @@ class Runner:
         if not scheduler.stop:
             for wave, kind in enumerate((SuiteKind.GATE, SuiteKind.CONTRACT, SuiteKind.BENCHMARK)):
                 if kind is SuiteKind.BENCHMARK and self._gate_failed and not self._job.config.force:
-                    ending.blocked = any(planned.suite.kind is SuiteKind.BENCHMARK for planned in self._planned.values())
+                    ending.blocked = any(
+                        planned.suite.kind is SuiteKind.BENCHMARK for planned in self._planned.values()
+                    )
                     self._store.put_event("gate-failed", {})
                     for follower in self.followers:
-                        follower.halt(TARGET_ENDED, "the parameter gate of the endpoint under test failed, its benchmarks did not start")
+                        follower.halt(
+                            TARGET_ENDED,
+                            "the parameter gate of the endpoint under test failed, its benchmarks did not start",
+                        )
                     break
                 await self._pace.enter(wave)
                 await scheduler.run(self._works(kind))
@@ -201,13 +225,18 @@ class Runner:
 
     def _judge_request(self) -> Request | None:
         """The simplest request to the judge, as it will be asked; None where no planned suite has one."""
-        judge = next((item.context.judge for item in self._planned.values() if item.context.judge is not None and item.cases), None)
+        judge = next(
+            (item.context.judge for item in self._planned.values() if item.context.judge is not None and item.cases),
+            None,
+        )
         if judge is None or Role.JUDGE not in self._endpoints:
             return None
         return Request(body=Judge.body(judge.fields(), "Reply with exactly: ready"), role=Role.JUDGE, purpose=LIVENESS)
 
     async def _end_wave(self, scheduler: Scheduler) -> None:
-        again = [(item, case) for item, case in self._unsettled.values() if not self._early.ended(item.suite.id)][:END_WAVE]
+        again = [(item, case) for item, case in self._unsettled.values() if not self._early.ended(item.suite.id)][
+            :END_WAVE
+        ]
         if again and not scheduler.stop:
             await asyncio.to_thread(self._store.flush)
             self._progress.note(f"asking {len(again)} inconclusive samples once more")
@@ -233,14 +262,19 @@ class Runner:
             yield self._work(item, case, judged=outcome is not None)
 
     def _work(self, item: PlannedSuite, case: Case, *, judged: bool) -> Work:
-        """A sample without a verdict goes on from the steps an earlier process concluded; one judged INCONCLUSIVE begins anew,
-        but for the leading steps that its suite lets stand."""
+        """A sample without a verdict goes on from the steps an earlier process concluded; one judged INCONCLUSIVE
+        begins anew, but for the leading steps that its suite lets stand."""
         keep = item.suite.kind is not SuiteKind.BENCHMARK or self._job.config.record == "full"
         work = Work(suite=item.suite, case=case, keep_frames=keep)
         verdict = self._store.verdict(case.id, case.sample) if judged else None
         kept = item.suite.kept_steps(verdict) if verdict is not None else 0
         # a sandbox's tree did not outlive its process: what was done to it is done again
-        gone = self._resumed and not judged and "sandbox" in item.suite.needs and bool(self._store.replies(case.id, case.sample))
+        gone = (
+            self._resumed
+            and not judged
+            and "sandbox" in item.suite.needs
+            and bool(self._store.replies(case.id, case.sample))
+        )
         if gone or (judged and not kept):
             self._store.put_restart(case.id, case.sample)
         elif judged or self._resumed:
@@ -255,7 +289,12 @@ class Runner:
     def concluded(self, case: Case, verdict: Verdict) -> None:
         item = self._planned[case.suite]
         known = self._unsettled.pop(case.key, None)
-        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason not in NOT_TRIED_AGAIN and known is None and len(self._unsettled) < END_WAVE:
+        if (
+            verdict.outcome is Outcome.INCONCLUSIVE
+            and verdict.reason not in NOT_TRIED_AGAIN
+            and known is None
+            and len(self._unsettled) < END_WAVE
+        ):
             self._unsettled[case.key] = (item, case)
         self._note_gate(item, case, verdict.outcome)
         if known is None:
@@ -284,7 +323,9 @@ def _sandbox(job: Job) -> Sandbox | None:
 
 
 def _conclusive(suite: Suite, case: Case, history: Sequence[tuple[Answered, ...]]) -> Iterator[tuple[Answered, ...]]:
-    """The leading steps that are whole and whose every reply was an answer or a refusal; what broke off is asked again."""
+    """The leading steps that are whole and whose every reply was an answer or a refusal; what broke off is asked
+    again.
+    """
     for number, replies in enumerate(history):
         step = suite.step(case, history[:number])
         whole = isinstance(step, Ask) and len(step.requests) == len(replies)
@@ -310,7 +351,10 @@ def _in_process(job: Job) -> Iterator[tuple[str, Callable[[], Mapping[str, objec
     from kvv.mockserver import ReferenceConfig, ReferenceServer  # only this kind of run pays for the server
 
     entries = [
-        entry for planned in job.plan.suites if planned.context.dataset is not None for entry in planned.suite.answer_key(planned.context.dataset)
+        entry
+        for planned in job.plan.suites
+        if planned.context.dataset is not None
+        for entry in planned.suite.answer_key(planned.context.dataset)
     ]
     with ReferenceServer(ReferenceConfig(model=job.model, answers=canned(entries), seed=job.config.seed)) as server:
         yield server.base_url, server.stats

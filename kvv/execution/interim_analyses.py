@@ -29,9 +29,11 @@ MakeWorks = Callable[[Iterable[tuple[PlannedSuite, Case]]], Iterator[Work]]
 
 
 class EarlyStop:
-    """Nothing is looked at unless the run was asked to. A look that an earlier process took stands: it is not taken again.
+    """Nothing is looked at unless the run was asked to. A look that an earlier process took stands: it is not taken
+    again.
 
-    ConfigError where the store was made for other looks than the same options give now. ``tell`` gets a sentence for people.
+    ConfigError where the store was made for other looks than the same options give now. ``tell`` gets a sentence for
+    people.
     """
 
     def __init__(self, job: Job, store: Store, tell: Callable[[str], None]) -> None:
@@ -59,28 +61,38 @@ class EarlyStop:
 
     def stages(self, items: Sequence[PlannedSuite], works: MakeWorks) -> Stages:
         """A lane for each suite."""
-        return Stages([self._lane(item, works) for item in longest_first(items) if not self.ended(item.suite.id)], self.look)
+        return Stages(
+            [self._lane(item, works) for item in longest_first(items) if not self.ended(item.suite.id)], self.look
+        )
 
     def _lane(self, item: PlannedSuite, works: MakeWorks) -> Lane:
         suite = item.suite.id
         plan = self._plans.get(suite)
         if plan is None:
-            return Lane(suite=suite, parts=(lambda: works(in_order([item], lambda name: generator_for(self._seed, name))),))
+            return Lane(
+                suite=suite, parts=(lambda: works(in_order([item], lambda name: generator_for(self._seed, name))),)
+            )
         parts = [partial(_part, item, plan, number, works) for number in range(len(plan.parts))]
-        return Lane(suite=suite, parts=parts, taken=max((look["number"] for look in self._record[suite]["taken"]), default=0))
+        return Lane(
+            suite=suite, parts=parts, taken=max((look["number"] for look in self._record[suite]["taken"]), default=0)
+        )
 
     async def look(self, suite: str, number: int) -> bool:
         """Take look ``number``, from 1; whether the suite ends with it."""
         entry, expected = self._record[suite], self._plans[suite].covered(number)
         await asyncio.to_thread(self._store.flush)
-        found = await asyncio.to_thread(decide_stored, self._store.path, suite, look_of({**entry, "stopped": number}, number), expected)
+        found = await asyncio.to_thread(
+            decide_stored, self._store.path, suite, look_of({**entry, "stopped": number}, number), expected
+        )
         if found is None:
             return False
         stopped = found.decision is not Outcome.INCONCLUSIVE
         taken = {"number": number, "asked": expected, "decision": found.decision.value, "rows": _rows(found)}
         self._record[suite] = {**entry, "taken": [*entry["taken"], taken], "stopped": number if stopped else 0}
         self._store.set_meta("looks", self._record)
-        self._store.put_event("look", {"suite": suite, "of": len(entry["fractions"]), "planned": entry["planned"], **taken})
+        self._store.put_event(
+            "look", {"suite": suite, "of": len(entry["fractions"]), "planned": entry["planned"], **taken}
+        )
         if stopped:
             reached = f"look {number} of {len(entry['fractions'])} for {found.decision.value}"
             self._tell(f"{suite} stopped at {reached}: {expected:,} of {entry['planned']:,} asked")
@@ -97,21 +109,32 @@ def _agreed(stored: dict[str, dict[str, Any]] | None, planned: dict[str, dict[st
     if {suite: (entry["fractions"], entry["planned"]) for suite, entry in stored.items()} != {
         suite: (entry["fractions"], entry["planned"]) for suite, entry in planned.items()
     }:
-        raise ConfigError("RUN: its looks were planned otherwise than the same options plan them now: data, references, policy or version changed")
+        raise ConfigError(
+            "RUN: its looks were planned otherwise than the same options plan them now: data, references, policy or"
+            " version changed"
+        )
     return stored
 
 
 def _rows(found: LookDecision) -> list[dict[str, Any]]:
-    return [{"metric": row.metric, "verdict": gate.decision.value, **_shown(row)} for row, gate in zip(found.rows, found.gates, strict=True)]
+    return [
+        {"metric": row.metric, "verdict": gate.decision.value, **_shown(row)}
+        for row, gate in zip(found.rows, found.gates, strict=True)
+    ]
 
 
 def _shown(row: Stat) -> dict[str, Any]:
     look = row.look
-    return {} if look is None else {"bound": look.bound, "z": look.z, "confidence": look.confidence, "difference": list(look.interval)}
+    return (
+        {}
+        if look is None
+        else {"bound": look.bound, "z": look.z, "confidence": look.confidence, "difference": list(look.interval)}
+    )
 
 
 def decide_stored(path: Path, suite_id: str, look: Look, expected: int) -> LookDecision | None:
-    """What the gates say of a suite's concluded samples, read and summed up as for the report; None unless there are ``expected`` of them.
+    """What the gates say of a suite's concluded samples, read and summed up as for the report; None unless there are
+    ``expected`` of them.
 
     Opens the store for itself: it may be called from any thread.
     """
@@ -132,4 +155,6 @@ def decide_stored(path: Path, suite_id: str, look: Look, expected: int) -> LookD
             mixed=mixed_suites(store.answered_by(), meta),
             looks={suite_id: look},
         )
-        return decide_look(recorded.suite.metrics(pairs, recorded.context), collector, evidence, np.random.default_rng(meta["seed"]))
+        return decide_look(
+            recorded.suite.metrics(pairs, recorded.context), collector, evidence, np.random.default_rng(meta["seed"])
+        )

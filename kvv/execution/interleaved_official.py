@@ -1,8 +1,9 @@
-"""The official endpoint asked beside the one under test (``--reference-base-url``): its job, and what its results become.
+"""The official endpoint asked beside the one under test (``--reference-base-url``): its job, and what its results
+become.
 
-It is a lane of its own with its own address, key and store (``reference/`` in the run's folder): an ordinary run of the benchmarks,
-surface ``official``. What it concluded is the run's per-case reference, as a file of ``--reference`` would be. Nothing that was given for
-the endpoint under test goes to it: no key, no header, no provider, no ``--extra-body``.
+It is a lane of its own with its own address, key and store (``reference/`` in the run's folder): an ordinary run of the
+benchmarks, surface ``official``. What it concluded is the run's per-case reference, as a file of ``--reference`` would
+be. Nothing that was given for the endpoint under test goes to it: no key, no header, no provider, no ``--extra-body``.
 """
 
 from __future__ import annotations
@@ -36,14 +37,18 @@ def lane_folder(folder: Path) -> Path:
 
 
 def reference_job(job: Job) -> Job | None:
-    """The official endpoint's part of this run; None where none is named or no benchmark is planned. ConfigError in one line."""
+    """The official endpoint's part of this run; None where none is named or no benchmark is planned. ConfigError in one
+    line.
+    """
     config = job.config
     if config.reference_base_url is None or job.contract_only:
         return None
     if job.in_process:
         raise ConfigError("--reference-base-url: wants an endpoint to compare it with, name --base-url")
     if config.shard:
-        raise ConfigError("--reference-base-url: not beside --shard: each part would be judged against a part of the reference")
+        raise ConfigError(
+            "--reference-base-url: not beside --shard: each part would be judged against a part of the reference"
+        )
     benchmarks = tuple(item.suite.id for item in job.plan.suites if item.suite.kind is SuiteKind.BENCHMARK)
     if not benchmarks:
         return None
@@ -51,9 +56,14 @@ def reference_job(job: Job) -> Job | None:
     official = prepare(_config(config, job, benchmarks), load=lambda name, **how: read[name])
     theirs, reason = pick_profile(official.model)
     if theirs not in (job.profile.id, pick_profile("")[0]):
-        raise ConfigError(f"--reference-model: {official.model!r:.60} is another model ({reason}), this run is of profile {job.profile.id}")
+        raise ConfigError(
+            f"--reference-model: {official.model!r:.60} is another model ({reason}), this run is of profile"
+            f" {job.profile.id}"
+        )
     if _samples(job, benchmarks) != _samples(official, benchmarks):
-        raise ConfigError("--reference-base-url: the official endpoint cannot be asked the same questions under this profile")
+        raise ConfigError(
+            "--reference-base-url: the official endpoint cannot be asked the same questions under this profile"
+        )
     return official
 
 
@@ -85,11 +95,15 @@ def _config(config: RunConfig, job: Job, benchmarks: tuple[str, ...]) -> RunConf
 
 
 def _samples(job: Job, suites: tuple[str, ...]) -> dict[str, int]:
-    return {case.id: item.samples[case.id] for item in job.plan.suites if item.suite.id in suites for case in item.cases}
+    return {
+        case.id: item.samples[case.id] for item in job.plan.suites if item.suite.id in suites for case in item.cases
+    }
 
 
 def adopt(store: Store, reference: Store) -> None:
-    """The lane's results, as far as it came, become the run's reference; those of an earlier part of a resumed run are replaced."""
+    """The lane's results, as far as it came, become the run's reference; those of an earlier part of a resumed run are
+    replaced.
+    """
     meta, theirs = store.meta(), reference.meta()
     name = f"{theirs['model']} ({theirs['run_id']})"
     stop = (theirs.get("stop") or {}).get("sentence", "")
@@ -103,7 +117,9 @@ def adopt(store: Store, reference: Store) -> None:
             counts = {True: 0, False: 0}
             verdicts = _counting(PlannedVerdicts(reference, suite, blocked=False, why=stop), counts)
             cases = {case: [values or {} for values in samples] for (_, case), samples in per_case(verdicts).items()}
-            parts[suite] = Part(planned=counts[True] + counts[False], concluded=counts[True], mixed=mixes.get(suite, ""))
+            parts[suite] = Part(
+                planned=counts[True] + counts[False], concluded=counts[True], mixed=mixes.get(suite, "")
+            )
             others = [run for run in entry["references"] if run["name"] != name]
             entry = {**entry, "references": [*others, {"name": name, "model": theirs["model"], "cases": cases}]}
         suites.append(entry)
@@ -111,7 +127,10 @@ def adopt(store: Store, reference: Store) -> None:
     store.set_meta("suites", suites)
     store.set_meta("beside", beside.model_dump(mode="json"))
     traffic = reference.traffic()
-    store.put_event("reference", {"run_id": theirs["run_id"], "requests": traffic["requests"], "cost": traffic["cost"], "stop": stop})
+    store.put_event(
+        "reference",
+        {"run_id": theirs["run_id"], "requests": traffic["requests"], "cost": traffic["cost"], "stop": stop},
+    )
     store.flush()
 
 

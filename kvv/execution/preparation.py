@@ -60,9 +60,13 @@ Loader = Callable[..., Dataset]
 
 
 def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | None = None) -> Job:
-    """Everything up to the plan. Raises ConfigError with one line. ``load``: endpoints that are asked the same share what was read."""
+    """Everything up to the plan. Raises ConfigError with one line. ``load``: endpoints that are asked the same share
+    what was read.
+    """
     in_process = config.base_url is None
-    if config.as_reference and (Path(config.as_reference).is_dir() or not Path(config.as_reference).absolute().parent.is_dir()):
+    if config.as_reference and (
+        Path(config.as_reference).is_dir() or not Path(config.as_reference).absolute().parent.is_dir()
+    ):
         raise ConfigError(f"--as-reference: {config.as_reference} is no file that can be written")
     model = config.model or (FIXTURE_MODEL if in_process else None)
     if model is None:
@@ -74,7 +78,9 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
     sandbox = ""
     for suite, named in _selected(config, profile, contract_only=contract_only):
         missing = _missing_need(suite, config) or _other_tier(suite, config, profile, named=named)
-        dataset = None if missing else _dataset(suite, config, profile, load or load_data, named=named, in_process=in_process)
+        dataset = (
+            None if missing else _dataset(suite, config, profile, load or load_data, named=named, in_process=in_process)
+        )
         if isinstance(dataset, Skipped):
             skipped.append(dataset)
         elif missing:
@@ -130,9 +136,13 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
 def guard(*jobs: Job, prices: str = "--price-in and --price-out") -> None:
     """What may cost much, all endpoints together, wants the user's word first; ``prices`` says how a price is named."""
     config = jobs[0].config
-    unpriced = next((job for job in jobs if job.plan.prices is None and not job.in_process and not job.config.loopback), None)
+    unpriced = next(
+        (job for job in jobs if job.plan.prices is None and not job.in_process and not job.config.loopback), None
+    )
     if config.max_cost is not None and unpriced is not None:
-        raise ConfigError(f"--max-cost: no price of {unpriced.model} is known, so that the bound could not be kept; name {prices}")
+        raise ConfigError(
+            f"--max-cost: no price of {unpriced.model} is known, so that the bound could not be kept; name {prices}"
+        )
     if config.yes or config.max_cost is not None or all(job.in_process for job in jobs):
         return
     tokens = sum(job.plan.prompt_tokens + job.plan.completion_tokens for job in jobs)
@@ -140,12 +150,18 @@ def guard(*jobs: Job, prices: str = "--price-in and --price-out") -> None:
     if cost > COST_GUARD_USD:
         raise ConfigError(f"this run may cost about ${cost:,.0f}: say --yes, or set a bound with --max-cost")
     if tokens > TOKEN_GUARD:
-        raise ConfigError(f"this run may use about {tokens / 1e6:,.0f}M tokens: say --yes, or set a bound with --max-cost")
+        raise ConfigError(
+            f"this run may use about {tokens / 1e6:,.0f}M tokens: say --yes, or set a bound with --max-cost"
+        )
 
 
 def control_request(job: Job) -> Request:
     """The simplest valid request: it tells whether anybody is there."""
-    body = {"model": job.model, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 16}
+    body = {
+        "model": job.model,
+        "messages": [{"role": "user", "content": "Reply with exactly: ready"}],
+        "max_tokens": 16,
+    }
     return Request(body={**body, **job.config.extra_body}, purpose=LIVENESS)
 
 
@@ -168,7 +184,8 @@ def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
 def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
     """A shipped policy by name, or a file by path; without --policy the tier's own.
 
-    Suites or cases named by the user, and ``kvv check``, are judged by the tier's margins, but nothing else is required beside them.
+    Suites or cases named by the user, and ``kvv check``, are judged by the tier's margins, but nothing else is required
+    beside them.
     """
     name = config.policy or TIER_POLICIES[config.tier or "smoke"]
     try:
@@ -176,7 +193,9 @@ def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
     except PolicyError as error:
         raise ConfigError(f"--policy: {error}") from error
     except (OSError, UnicodeDecodeError, ValueError):
-        raise ConfigError(f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}") from None
+        raise ConfigError(
+            f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}"
+        ) from None
     if config.policy is None and (config.suites or config.case or contract_only) and policy.required != Required():
         policy = policy.model_copy(update={"name": f"{policy.name}-in-part", "required": Required()})
     return policy.model_copy(update={"strict": True}) if config.strict else policy
@@ -199,7 +218,10 @@ def _selected(config: RunConfig, profile: Profile, *, contract_only: bool) -> li
     if contract_only:
         benchmarks = [suite.id for suite, named in suites if named and suite.kind is SuiteKind.BENCHMARK]
         if benchmarks:
-            raise ConfigError(f"SUITE: {benchmarks[0]} is a benchmark; `kvv check` runs contract suites, `kvv run {benchmarks[0]}` runs it")
+            raise ConfigError(
+                f"SUITE: {benchmarks[0]} is a benchmark; `kvv check` runs contract suites, `kvv run {benchmarks[0]}`"
+                " runs it"
+            )
         suites = [(suite, named) for suite, named in suites if suite.kind is not SuiteKind.BENCHMARK]
     for name in (*config.data, *(suite for suite in config.max_tokens if suite)):
         if name not in known:
@@ -212,12 +234,17 @@ def _check_variants(text: str, suites: Sequence[Suite]) -> None:
     """A variant that no suite takes would be asked for in vain."""
     if "=" not in text:
         if text and not any(_takes(suite, text) for suite in suites):
-            raise ConfigError(f"--variant: no suite of this run has a variant {text!r:.60}; suites with variants: {', '.join(_with_variants())}")
+            raise ConfigError(
+                f"--variant: no suite of this run has a variant {text!r:.60}; suites with variants:"
+                f" {', '.join(_with_variants())}"
+            )
         return
     for name, sign, value in (part.partition("=") for part in text.split(",")):
         name, value = name.strip(), value.strip()
         if not sign or not value or name not in _with_variants():
-            raise ConfigError(f"--variant: wants V or SUITE=V[,SUITE=V], SUITE one of {', '.join(_with_variants())}; got {text!r:.80}")
+            raise ConfigError(
+                f"--variant: wants V or SUITE=V[,SUITE=V], SUITE one of {', '.join(_with_variants())}; got {text!r:.80}"
+            )
         if not _takes(load_suite(name), value):
             raise ConfigError(f"--variant: {name} has no variant {value!r:.60}")
 
@@ -247,7 +274,9 @@ def _missing_need(suite: Suite, config: RunConfig) -> str:
 
 
 def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[str, str]:
-    """The name of a backend that works here and holds the suite's first case, and why there is none. ConfigError where one was asked for."""
+    """The name of a backend that works here and holds the suite's first case, and why there is none. ConfigError where
+    one was asked for.
+    """
     try:
         return choose(config.sandbox, Workspace.of(planned.cases[0].inputs["sandbox"])).name, ""
     except SandboxError as error:
@@ -257,7 +286,9 @@ def _sandbox(config: RunConfig, planned: PlannedSuite, *, named: bool) -> tuple[
 
 
 def judge_of(config: RunConfig, model: str) -> Judge | None:
-    """KVV's judge parameters, but the temperature of a model that accepts no other; without an endpoint of its own our endpoint judges."""
+    """KVV's judge parameters, but the temperature of a model that accepts no other; without an endpoint of its own our
+    endpoint judges.
+    """
     name = (config.judge_model or "") if config.judge_base_url else model if config.base_url is None else ""
     return judge_named(name) if name else None
 
@@ -272,19 +303,34 @@ def judge_named(name: str) -> Judge:
 def _other_tier(suite: Suite, config: RunConfig, profile: Profile, *, named: bool) -> str:
     """A suite that is too long for this tier is asked only where the user named it, its data, or KVV's sizes."""
     tiers = profile.sampling_for(suite.id).tiers
-    if not tiers or tier_of(config) in tiers or named or suite.id in config.data or config.base_url is None or config.preset == "kvv":
+    if (
+        not tiers
+        or tier_of(config) in tiers
+        or named
+        or suite.id in config.data
+        or config.base_url is None
+        or config.preset == "kvv"
+    ):
         return ""
     return f"not in the tier {tier_of(config)}, only where it is named"
 
 
-def _dataset(suite: Suite, config: RunConfig, profile: Profile, load: Loader, *, named: bool, in_process: bool) -> Dataset | Skipped | None:
-    """The suite's rows: a file the user named, the shipped fixtures, or the pinned public data set in the tier's variant."""
+def _dataset(
+    suite: Suite, config: RunConfig, profile: Profile, load: Loader, *, named: bool, in_process: bool
+) -> Dataset | Skipped | None:
+    """The suite's rows: a file the user named, the shipped fixtures, or the pinned public data set in the tier's
+    variant.
+    """
     path = config.data.get(suite.id)
     if suite.dataset is None or (suite.dataset_optional and path is None):
         return None
     fixture = path == FIXTURE or (path is None and in_process)
     try:
-        by_tier = "" if path or in_process or config.preset == "kvv" else profile.sampling_for(suite.id).variant.get(tier_of(config), "")
+        by_tier = (
+            ""
+            if path or in_process or config.preset == "kvv"
+            else profile.sampling_for(suite.id).variant.get(tier_of(config), "")
+        )
         variant = suite.data_variant(variant_for(config, suite.id) or by_tier)
     except ValueError as error:
         raise ConfigError(f"--variant: {error}") from error
@@ -306,10 +352,14 @@ def _planned(
     *,
     recorded: bool,
 ) -> PlannedSuite:
-    """``references`` is by file name; ``recorded``: the answers are at hand, and nobody knows how they were asked for."""
+    """``references`` is by file name; ``recorded``: the answers are at hand, and nobody knows how they were asked
+    for.
+    """
     if dataset is not None and suite.kind is SuiteKind.BENCHMARK:
         for name, found in references.items():
-            _check_alike(name, found.header, suite, profile, dataset, None if recorded else settings_for(config, profile, suite))
+            _check_alike(
+                name, found.header, suite, profile, dataset, None if recorded else settings_for(config, profile, suite)
+            )
     context = Context(
         model=model,
         profile=profile,
@@ -323,7 +373,9 @@ def _planned(
         keyed=bool(config.base_url and not config.header_env and read_key(config.api_key_env, required=False)),
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
-        second_judge=judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None,
+        second_judge=(
+            judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None
+        ),
         agent=agent_of(config.agent) if "sandbox" in suite.needs else "",
         grader=grader_of(config.grader) if "sandbox" in suite.needs else "",
     )
@@ -348,7 +400,9 @@ def _planned(
 
 @cache
 def _tokenizer(path: str | None) -> Tokenizer | None:
-    """The model's own tokeniser, where ``--tokenizer`` names its merges (tiktoken's form) or a Hugging Face tokenizer folder; read once."""
+    """The model's own tokeniser, where ``--tokenizer`` names its merges (tiktoken's form) or a Hugging Face tokenizer
+    folder; read once.
+    """
     if path is None:
         return None
     place = Path(path).expanduser()
@@ -362,8 +416,12 @@ def _tokenizer(path: str | None) -> Tokenizer | None:
         raise ConfigError(f"--tokenizer: needs the package {error.name} (pip install {error.name})") from None
 
 
-def _references(suite: Suite, references: Mapping[str, ReferenceFile], dataset: Dataset | None, *, beside: bool) -> Sequence[ReferenceRun]:
-    """The runs of --reference; on shipped data without one, the official results that ship with it. ``beside``: the official endpoint is asked."""
+def _references(
+    suite: Suite, references: Mapping[str, ReferenceFile], dataset: Dataset | None, *, beside: bool
+) -> Sequence[ReferenceRun]:
+    """The runs of --reference; on shipped data without one, the official results that ship with it. ``beside``: the
+    official endpoint is asked.
+    """
     if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
         return ()
     runs = [found.runs[suite.id] for found in references.values() if suite.id in found.runs]
@@ -381,11 +439,15 @@ def _reference_file(path: Path) -> ReferenceFile:
         raise ConfigError(f"--reference: {error}") from error
 
 
-def _check_alike(name: str, header: Header, suite: Suite, profile: Profile, dataset: Dataset, settings: Settings | None) -> None:
+def _check_alike(
+    name: str, header: Header, suite: Suite, profile: Profile, dataset: Dataset, settings: Settings | None
+) -> None:
     """A reference of another model or other data, or one that was asked in another way, says nothing of this run."""
     theirs, reason = pick_profile(header.model)
     if theirs not in (profile.id, pick_profile("")[0]):
-        raise ConfigError(f"--reference: {name} is of the model {header.model!r:.60} ({reason}), this run of profile {profile.id}")
+        raise ConfigError(
+            f"--reference: {name} is of the model {header.model!r:.60} ({reason}), this run of profile {profile.id}"
+        )
     if suite.id not in header.asked:
         return  # a recording: somebody else's tool asked, and put its rows together
     otherwise = "" if settings is None else asked_otherwise(header.asked[suite.id], asdict(settings))
@@ -393,7 +455,10 @@ def _check_alike(name: str, header: Header, suite: Suite, profile: Profile, data
         raise ConfigError(f"--reference: {name} was asked {suite.id} in another way: {otherwise}")
     digest = header.data_sha256.get(suite.id, "")
     if digest and dataset.sha256 and digest != dataset.sha256:
-        raise ConfigError(f"--reference: {name} was asked other data of {suite.id} (sha256 {digest[:12]} there, {dataset.sha256[:12]} here)")
+        raise ConfigError(
+            f"--reference: {name} was asked other data of {suite.id} (sha256 {digest[:12]} there, {dataset.sha256[:12]}"
+            " here)"
+        )
 
 
 def _check_programs(references: Mapping[str, ReferenceFile], planned: PlannedSuite) -> None:
@@ -405,9 +470,11 @@ def _check_programs(references: Mapping[str, ReferenceFile], planned: PlannedSui
 
 
 def _reference_files(config: RunConfig) -> tuple[dict[str, ReferenceFile], tuple[str, ...]]:
-    """Each run of --reference, by the name of its first file, read once; and a sentence on each file that holds one of them again.
+    """Each run of --reference, by the name of its first file, read once; and a sentence on each file that holds one of
+    them again.
 
-    One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks worse.
+    One run given twice would count as two official runs that agree in everything, beside which any honest vendor looks
+    worse.
     """
     read: dict[str, ReferenceFile] = {}
     doubles = []
@@ -416,7 +483,9 @@ def _reference_files(config: RunConfig) -> tuple[dict[str, ReferenceFile], tuple
         for earlier, other in read.items():
             if found.header.model != other.header.model:
                 models = f"{other.header.model!r:.60} and {found.header.model!r:.60}"
-                raise ConfigError(f"--reference: {earlier} and {name} are of different models ({models}); official runs are of one")
+                raise ConfigError(
+                    f"--reference: {earlier} and {name} are of different models ({models}); official runs are of one"
+                )
         same = next((earlier for earlier, other in read.items() if found.same_run(other)), None)
         if same is None:
             read[name] = found

@@ -1,4 +1,6 @@
-"""One look at an endpoint outside a run: does it answer, does it know the model and the key, and what would mend it where not."""
+"""One look at an endpoint outside a run: does it answer, does it know the model and the key, and what would mend it
+where not.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ WRONG_ADDRESS = re.compile(r"route|(?:unreachable-)?200-.*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """``models``: the names that the endpoint lists, None where it lists none. ``hint``: what to change, "" where nothing is known."""
+    """``models``: the names that the endpoint lists, None where it lists none. ``hint``: what to change, "" where
+    nothing is known.
+    """
 
     found: Assessment
     status: int | None
@@ -44,7 +48,9 @@ def look(job: Job, base_url: str) -> Look:
 
 
 def advice(job: Job, base_url: str, reason: str) -> str:
-    """What to change about an endpoint that refused the first request of a run for this reason; "" where nothing is known."""
+    """What to change about an endpoint that refused the first request of a run for this reason; "" where nothing is
+    known.
+    """
 
     async def ask() -> str:
         async with _transport(job, base_url) as transport:
@@ -59,8 +65,18 @@ async def _look(job: Job, base_url: str) -> Look:
         found = assess(received.exchange, received.observation)
         silent = found.standing is Standing.UNAVAILABLE and received.exchange.status is None
         models = None if silent else await _models(transport, "/models")
-        hint = "" if silent or found.standing is Standing.ANSWERED else await _hint(job, base_url, transport, found.reason, models)
-    return Look(found=found, status=received.exchange.status, total_ms=received.exchange.timing.total_ms, models=models, hint=hint)
+        hint = (
+            ""
+            if silent or found.standing is Standing.ANSWERED
+            else await _hint(job, base_url, transport, found.reason, models)
+        )
+    return Look(
+        found=found,
+        status=received.exchange.status,
+        total_ms=received.exchange.timing.total_ms,
+        models=models,
+        hint=hint,
+    )
 
 
 def _transport(job: Job, base_url: str) -> Transport:
@@ -77,7 +93,9 @@ def _transport(job: Job, base_url: str) -> Transport:
 
 async def _ask(transport: Transport, request: Request) -> Received:
     identity = Identity(case="kvv/reachability", sample=0, step=0, ask=0, purpose="doctor")
-    return await transport.send(request, encode(request.body), identity=identity, attempt=1, rules=None, keep_frames=True, deadline=PATIENCE_S)
+    return await transport.send(
+        request, encode(request.body), identity=identity, attempt=1, rules=None, keep_frames=True, deadline=PATIENCE_S
+    )
 
 
 async def _models(transport: Transport, path: str) -> tuple[str, ...] | None:
@@ -103,7 +121,11 @@ def key_hint(config: RunConfig, *, has_key: bool) -> str:
     name = config.api_key_env
     if name == NO_KEY:
         return "it wants a key, and no variable is named for it"
-    return f"look at the key in the environment variable {name}" if has_key else f"it wants a key, and the environment variable {name} is not set"
+    return (
+        f"look at the key in the environment variable {name}"
+        if has_key
+        else f"it wants a key, and the environment variable {name} is not set"
+    )
 
 
 def model_hint(model: str, models: tuple[str, ...] | None) -> str:

@@ -44,7 +44,9 @@ class _Count:
 class PlainProgress:
     """Counts, and a line every thirty seconds; ``quiet`` prints nothing."""
 
-    def __init__(self, planned: Mapping[str, int], budget: Budget, *, out: TextIO | None = None, quiet: bool = False) -> None:
+    def __init__(
+        self, planned: Mapping[str, int], budget: Budget, *, out: TextIO | None = None, quiet: bool = False
+    ) -> None:
         self._counts = {suite: _Count(n) for suite, n in planned.items() if n}
         self._budget = budget
         self._out = out or sys.stderr
@@ -55,7 +57,9 @@ class PlainProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if not self._quiet and self._counts:
             self._print_line()
 
@@ -82,7 +86,9 @@ class PlainProgress:
         print(plain(self.line(), 2_000), file=self._out, flush=True)
 
     def line(self) -> str:
-        parts = [f"{suite} {count.concluded}/{count.planned} ({_outcomes(count)})" for suite, count in self._counts.items()]
+        parts = [
+            f"{suite} {count.concluded}/{count.planned} ({_outcomes(count)})" for suite, count in self._counts.items()
+        ]
         return f"{'; '.join(parts)} · {self.spending()}"
 
     def spending(self) -> str:
@@ -121,7 +127,9 @@ class LiveProgress(PlainProgress):
         self._live.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._live.__exit__(kind, error, trace)
 
     def note(self, text: str) -> None:
@@ -129,5 +137,14 @@ class LiveProgress(PlainProgress):
 
 
 def _outcomes(count: _Count) -> str:
-    words = {Outcome.PASS: "pass", Outcome.FAIL: "fail", Outcome.INCONCLUSIVE: "inconclusive", Outcome.SKIP: "skip", Outcome.ERROR: "error"}
-    return ", ".join(f"{count.outcomes[outcome]} {word}" for outcome, word in words.items() if count.outcomes[outcome]) or "nothing yet"
+    words = {
+        Outcome.PASS: "pass",
+        Outcome.FAIL: "fail",
+        Outcome.INCONCLUSIVE: "inconclusive",
+        Outcome.SKIP: "skip",
+        Outcome.ERROR: "error",
+    }
+    return (
+        ", ".join(f"{count.outcomes[outcome]} {word}" for outcome, word in words.items() if count.outcomes[outcome])
+        or "nothing yet"
+    )

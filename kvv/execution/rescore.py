@@ -29,7 +29,9 @@ class Change:
 
 
 async def rescore(store: Store) -> tuple[int, list[Change]]:
-    """Judge every concluded sample again; (samples judged, those whose verdict changed). Changed verdicts replace the stored ones."""
+    """Judge every concluded sample again; (samples judged, those whose verdict changed). Changed verdicts replace the
+    stored ones.
+    """
     changes: list[Change] = []
     judged = 0
     async with Workers() as workers:
@@ -37,7 +39,10 @@ async def rescore(store: Store) -> tuple[int, list[Change]]:
         while batch := [item for _, item in zip(range(AT_ONCE), work, strict=False)]:
             # read first: a damaged record must not leave tasks behind that nobody waits for
             replies = [store.replies(case.id, case.sample) for _, case, _ in batch]
-            tasks = (judge_replies(workers, recorded.suite, case, found) for (recorded, case, _), found in zip(batch, replies, strict=True))
+            tasks = (
+                judge_replies(workers, recorded.suite, case, found)
+                for (recorded, case, _), found in zip(batch, replies, strict=True)
+            )
             after = await asyncio.gather(*tasks)
             for (_, case, before), verdict in zip(batch, after, strict=True):
                 judged += verdict is not None
@@ -49,7 +54,9 @@ async def rescore(store: Store) -> tuple[int, list[Change]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """Exchanges whose wire rules were judged again, those of them whose findings changed, and those that kept no frames to judge."""
+    """Exchanges whose wire rules were judged again, those of them whose findings changed, and those that kept no frames
+    to judge.
+    """
 
     judged: int
     changed: int
@@ -57,7 +64,9 @@ class Reread:
 
 
 def reread_wire(store: Store) -> Reread:
-    """The passive rules once more over every stored exchange with the endpoint; changed findings replace the stored ones."""
+    """The passive rules once more over every stored exchange with the endpoint; changed findings replace the stored
+    ones.
+    """
     meta = store.meta()
     profile, moonshot_stream = load_profile(meta["profile"], Surface(meta["surface"])), policy_of(meta).moonshot_stream
     judged = without_frames = 0

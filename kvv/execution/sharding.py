@@ -18,4 +18,9 @@ def sharded(job: Job) -> tuple[Job, dict[str, Any] | None]:
     whole = {case.id: item.samples[case.id] for item in job.plan.suites for case in item.cases}
     suites = [only(item, split(item.cases, shard)) for item in job.plan.suites]
     plan = Plan(suites=suites, skipped=job.plan.skipped, prices=job.plan.prices)
-    return replace(job, plan=plan), {"index": shard.index, "of": shard.of, "plan": plan_digest(whole), "cases": len(whole)}
+    return replace(job, plan=plan), {
+        "index": shard.index,
+        "of": shard.of,
+        "plan": plan_digest(whole),
+        "cases": len(whole),
+    }

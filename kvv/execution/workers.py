@@ -5,7 +5,8 @@ Each worker is a child interpreter (``python -P -m kvv.execution.workers``) with
 killed in mid-answer shares no lock or pipe with the others, the child's environment holds no API key, and no
 helper threads compete with the event loop for the interpreter lock.
 
-A frame on a pipe is a length (four bytes, big endian) and a pickle. Pickles cross only between a process and its own child.
+A frame on a pipe is a length (four bytes, big endian) and a pickle. Pickles cross only between a process and its own
+child.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class WorkerDied(Exception):
 
 
 class WorkerError(Exception):
-    """The function raised, or returned what cannot be sent back. The message is the remote exception's type and text, bounded;
-    ``trace`` holds the last frames of the remote traceback, bounded."""
+    """The function raised, or returned what cannot be sent back. The message is the remote exception's type and text,
+    bounded; ``trace`` holds the last frames of the remote traceback, bounded."""
 
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)
@@ -70,7 +71,8 @@ class WorkerError(Exception):
 
 
 class Workers:
-    """At most ``count`` worker processes, started when first needed and replaced when killed or after ``recycle_after`` tasks.
+    """At most ``count`` worker processes, started when first needed and replaced when killed or after ``recycle_after``
+    tasks.
 
     An async context manager that belongs to one event loop; leaving it kills what still runs.
     """
@@ -88,17 +90,20 @@ class Workers:
         self._open = True
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._open = False
         self._idle.clear()
         await asyncio.gather(*(self._discard(worker) for worker in list(self._all)))
 
     async def run(self, function: str, *args: Any, timeout_s: float, imports: Sequence[str] = ()) -> Any:
-        """``function(*args)`` in a worker. ``function`` is ``package.module:name`` inside ``kvv`` or a package that registers suites.
+        """``function(*args)`` in a worker. ``function`` is ``package.module:name`` inside ``kvv`` or a package that
+        registers suites.
 
-        ``timeout_s`` (seconds) counts from the moment the worker, with the function's module imported, has the task; waiting for a
-        free worker and that import are not counted, nor those of the modules in ``imports``, which our own code names.
-        Raises WorkerTimeout, WorkerDied, WorkerError; ValueError for a name that is not allowed.
+        ``timeout_s`` (seconds) counts from the moment the worker, with the function's module imported, has the task;
+        waiting for a free worker and that import are not counted, nor those of the modules in ``imports``, which our
+        own code names. Raises WorkerTimeout, WorkerDied, WorkerError; ValueError for a name that is not allowed.
         """
         self._check_open()
         module = _allowed_module(function)
@@ -234,7 +239,9 @@ def _default_count() -> int:
 
 
 def _allowed_module(function: str) -> str:
-    """The module part of ``package.module:name``; ValueError where the name is malformed or lies outside the allowed packages."""
+    """The module part of ``package.module:name``; ValueError where the name is malformed or lies outside the allowed
+    packages.
+    """
     module = function.partition(":")[0]
     if not _NAME.fullmatch(function):
         raise ValueError(f"{function[:100]!r} is no name of the form package.module:name")
@@ -263,7 +270,9 @@ def serve(parent: int) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Where the kernel offers it, be killed with the parent: a hang that holds the interpreter lock cannot notice a closed pipe."""
+    """Where the kernel offers it, be killed with the parent: a hang that holds the interpreter lock cannot notice a
+    closed pipe.
+    """
     if sys.platform == "linux":
         import ctypes
 
@@ -281,7 +290,9 @@ def _receive(source: BinaryIO, inbox: SimpleQueue[bytes]) -> None:
 
 
 def _perform(task: bytes, null: int) -> bytes:
-    """One task's packed answer. The watchdog below is a C thread that needs no interpreter lock: the last resort on every platform."""
+    """One task's packed answer. The watchdog below is a C thread that needs no interpreter lock: the last resort on
+    every platform.
+    """
     try:
         name, timeout_s, args = pickle.loads(task)  # noqa: S301 our own parent wrote it
         faulthandler.dump_traceback_later(timeout_s + SELF_KILL_GRACE_S, exit=True, file=null)

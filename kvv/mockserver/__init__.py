@@ -8,4 +8,14 @@ from kvv.mockserver.faults import FAULTS, NOT_SHOWABLE, QUIRKS
 from kvv.mockserver.faults.model import Fault
 from kvv.mockserver.server import ReferenceServer, serve_forever
 
-__all__ = ["FAULTS", "NOT_SHOWABLE", "QUIRKS", "Answer", "Fault", "ReferenceConfig", "ReferenceServer", "Reply", "serve_forever"]
+__all__ = [
+    "FAULTS",
+    "NOT_SHOWABLE",
+    "QUIRKS",
+    "Answer",
+    "Fault",
+    "ReferenceConfig",
+    "ReferenceServer",
+    "Reply",
+    "serve_forever",
+]

@@ -53,7 +53,10 @@ def _other_routes(engine: Engine) -> Starlette:
         return _json(engine.stats.snapshot())
 
     async def not_found(request: Request, _error_: Exception) -> Response:
-        return _error(engine, ApiError(f"no such path: {request.url.path}", status=404, kind="resource_not_found_error", reason="route"))
+        return _error(
+            engine,
+            ApiError(f"no such path: {request.url.path}", status=404, kind="resource_not_found_error", reason="route"),
+        )
 
     async def wrong_method(_request: Request, error: Exception) -> Response:
         headers = getattr(error, "headers", None)
@@ -74,7 +77,9 @@ def _json(value: Any) -> Response:
 
 def _error(engine: Engine, error: ApiError, headers: dict[str, str] | None = None) -> Response:
     engine.stats.status(error.status)
-    return Response(orjson.dumps(error_body(error, engine.variant.name)), status_code=error.status, media_type=JSON, headers=headers)
+    return Response(
+        orjson.dumps(error_body(error, engine.variant.name)), status_code=error.status, media_type=JSON, headers=headers
+    )
 
 
 def _key_error(engine: Engine, headers: dict[bytes, bytes]) -> ApiError | None:
@@ -126,7 +131,9 @@ class Chat:
             error = ApiError(f"the body is larger than {MAX_BODY} bytes", status=413, reason="size")
             outcome = self._engine.answer(None, error, client=client)
             # What the client still sends is not read; the connection cannot be used again.
-            outcome.reply = json_reply(error_body(error, self._engine.variant.name), status=413, headers=(("connection", "close"),))
+            outcome.reply = json_reply(
+                error_body(error, self._engine.variant.name), status=413, headers=(("connection", "close"),)
+            )
             return outcome
         if len(body) > _THREAD_FROM:
             return await asyncio.to_thread(self._answer, headers, body, client)
@@ -137,7 +144,12 @@ class Chat:
             return self._answer_to(headers, body, client)
         except Exception as error:  # noqa: BLE001  whatever it is, it is ours: said aloud, and answered as what it is
             traceback.print_exc()
-            own = ApiError(f"the reference endpoint failed: {type(error).__name__}", status=500, kind="server_error", reason="fault")
+            own = ApiError(
+                f"the reference endpoint failed: {type(error).__name__}",
+                status=500,
+                kind="server_error",
+                reason="fault",
+            )
             return Outcome(reply=json_reply(error_body(own, self._engine.variant.name), status=500))
 
     def _answer_to(self, headers: dict[bytes, bytes], body: bytes, client: str) -> Outcome:

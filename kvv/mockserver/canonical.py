@@ -1,4 +1,6 @@
-"""Compact JSON: as tools are rendered into the prompt (keys sorted), and as the endpoint writes JSON texts (keys as given)."""
+"""Compact JSON: as tools are rendered into the prompt (keys sorted), and as the endpoint writes JSON texts (keys as
+given).
+"""
 
 import json
 from typing import Any

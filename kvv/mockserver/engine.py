@@ -59,7 +59,13 @@ class Engine:
     def new_turn(self, body: JsonObject, client: str) -> tuple[Turn, tuple[Fault, ...]]:
         """The next exchange and the faults that act on it."""
         turn = Turn(
-            config=self.config, variant=self.variant, ordinal=next(self._ordinals), active=self.active, body=body, memory=self._memory, client=client
+            config=self.config,
+            variant=self.variant,
+            ordinal=next(self._ordinals),
+            active=self.active,
+            body=body,
+            memory=self._memory,
+            client=client,
         )
         return turn, tuple(selected.fault for selected in self._selected if selected.acts_on(turn))
 
@@ -135,7 +141,8 @@ class Engine:
         room = self.config.context_window - prompt.tokens
         if room < 1:
             raise ApiError(
-                f"the prompt has {prompt.tokens} tokens, which exceeds the model token limit of {self.config.context_window}",
+                f"the prompt has {prompt.tokens} tokens, which exceeds the model token limit of"
+                f" {self.config.context_window}",
                 param="messages",
                 reason="context",
             )
@@ -145,7 +152,13 @@ class Engine:
         return prompt.tokens, min(wanted, room)
 
     def _choices(
-        self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, prompt_tokens: int, cap: int, outcome: Outcome
+        self,
+        turn: Turn,
+        faults: tuple[Fault, ...],
+        request: ChatRequest,
+        prompt_tokens: int,
+        cap: int,
+        outcome: Outcome,
     ) -> tuple[tuple[Choice, ...], Usage]:
         text = "" if request.last_user is None else request.last_user.text
         entry = self._key.find(request.last_user) or self._key.find_scripted(request)
@@ -183,7 +196,14 @@ class Engine:
                 choices = fault.on_choices(turn, choices)
         return choices, usage
 
-    def _right(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, entry: Answer | None, at: scripted.Place | None) -> bool:
+    def _right(
+        self,
+        turn: Turn,
+        faults: tuple[Fault, ...],
+        request: ChatRequest,
+        entry: Answer | None,
+        at: scripted.Place | None,
+    ) -> bool:
         """Whether the entry is answered rightly this time; a script stays what its first turns have made it."""
         if entry is not None and at is not None and not at.decides(entry):
             return at.right is not False
@@ -195,7 +215,9 @@ class Engine:
                     right = fault.on_right(turn, right)
         return right
 
-    def _choice(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, setting: Setting, cap: int) -> Choice:
+    def _choice(
+        self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, setting: Setting, cap: int
+    ) -> Choice:
         draft = compose(request, setting)
         if request.logit_bias:
             draft = with_bias(draft, request, {**self._shown_ids, **self._said_ids(request)})
@@ -206,12 +228,16 @@ class Engine:
         for fault in faults:
             if fault.on_draft is not None:
                 draft = fault.on_draft(turn, draft, setting.choice)
-        ids = tuple(render.call_id(self.variant.ids, call.name, request.past_calls + at) for at, call in enumerate(draft.calls))
+        ids = tuple(
+            render.call_id(self.variant.ids, call.name, request.past_calls + at) for at, call in enumerate(draft.calls)
+        )
         return limited(draft, request, index=setting.choice, ids=ids, cap=cap, named_finish=self.variant.named_finish)
 
     @staticmethod
     def _said_ids(request: ChatRequest) -> dict[int, str]:
-        """Ids of the prompt's own tokens: who has the tokeniser can name any, and the endpoint's has no list of them."""
+        """Ids of the prompt's own tokens: who has the tokeniser can name any, and the endpoint's has no list of
+        them.
+        """
         return {token_id(token): token for message in request.messages for token in tokenize(message.text)}
 
     def _remember_ids(self, draft: Draft) -> None:
@@ -219,7 +245,9 @@ class Engine:
         if len(self._shown_ids) < _MAX_SHOWN_IDS:
             self._shown_ids.update((token_id(token), token) for token in tokenize(draft.content))
 
-    def _render(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, choices: tuple[Choice, ...], usage: Usage) -> HttpReply:
+    def _render(
+        self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, choices: tuple[Choice, ...], usage: Usage
+    ) -> HttpReply:
         envelope = render.Envelope(
             id=render.completion_id(self.variant.ids),
             created=int(time.time()),

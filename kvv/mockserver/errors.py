@@ -13,7 +13,15 @@ INVALID = "invalid_request_error"
 class ApiError(Exception):
     """A request that is answered with an error; ``status`` is the HTTP status, ``kind`` the error type on the wire."""
 
-    def __init__(self, message: str, *, status: int = 400, kind: str = INVALID, param: str | None = None, reason: Reason = "param") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = INVALID,
+        param: str | None = None,
+        reason: Reason = "param",
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
@@ -28,7 +36,9 @@ def error_body(error: ApiError, variant: str) -> JsonObject:
         case "openai":
             detail: JsonObject = {"message": error.message, "type": error.kind, "param": error.param, "code": None}
         case "vllm":
-            kind = {404: "NotFoundError", 401: "Unauthorized"}.get(error.status, "BadRequestError" if error.status < 500 else "InternalServerError")
+            kind = {404: "NotFoundError", 401: "Unauthorized"}.get(
+                error.status, "BadRequestError" if error.status < 500 else "InternalServerError"
+            )
             detail = {"message": error.message, "type": kind, "param": error.param, "code": error.status}
         case _:
             detail = {"message": error.message, "type": error.kind}

@@ -31,7 +31,14 @@ class Envelope:
     extra: JsonObject = field(default_factory=dict)
 
     def head(self, kind: str) -> JsonObject:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, **dict(self.variant.extra), **self.extra}
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            **dict(self.variant.extra),
+            **self.extra,
+        }
 
 
 def completion_id(style: IdStyle) -> str:
@@ -75,7 +82,9 @@ _ENDINGS = ("s", "ed", "ing", "ly", ".", ",", "!", "?", ";", ":", "-", "er", "al
 
 
 def _chances(token: str, temperature: float) -> list[float]:
-    """Made-up but fixed probabilities of a token and of its alternatives, sharpened by the temperature as any softmax is."""
+    """Made-up but fixed probabilities of a token and of its alternatives, sharpened by the temperature as any softmax
+    is.
+    """
     p = 0.55 + token_id(token) % 400 / 1000
     fixed = [p, *((1 - p) * 0.5 ** (at + 1) for at in range(len(_ENDINGS)))]
     if temperature <= 0:
@@ -90,7 +99,10 @@ def _log(value: float) -> float:
 
 def _entry(token: str, request: ChatRequest) -> JsonObject:
     chances = _chances(token, request.temperature)
-    shown = [_one(text, chance) for text, chance in zip([token, *(f"{token}{ending}" for ending in _ENDINGS)], chances, strict=True)]
+    shown = [
+        _one(text, chance)
+        for text, chance in zip([token, *(f"{token}{ending}" for ending in _ENDINGS)], chances, strict=True)
+    ]
     return {**shown[0], "top_logprobs": shown[: request.top_logprobs]}
 
 
@@ -124,7 +136,8 @@ def _body_choice(envelope: Envelope, choice: Choice) -> JsonObject:
         message[variant.reasoning_field] = "".join(choice.reasoning)
     if choice.calls:
         message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.text}} for call in choice.calls
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
+            for call in choice.calls
         ]
     if variant.ids == "openai":
         message["refusal"] = None
@@ -198,7 +211,9 @@ class _Counters:
     def after(self, spent: int, delta: JsonObject, reasoning_field: str) -> JsonObject:
         self._completion += spent
         self._reasoning += spent if reasoning_field in delta else 0
-        running = Usage(prompt=self._final.prompt, cached=self._final.cached, completion=self._completion, reasoning=self._reasoning)
+        running = Usage(
+            prompt=self._final.prompt, cached=self._final.cached, completion=self._completion, reasoning=self._reasoning
+        )
         return usage_object(running)
 
 

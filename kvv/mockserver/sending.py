@@ -115,7 +115,9 @@ class Sending:
         return transport is None or transport.is_closing()
 
     async def _pause(self, seconds: float) -> bool:
-        """Wait until ``seconds`` after the last due time, so that many short pauses do not drift; False if the client left."""
+        """Wait until ``seconds`` after the last due time, so that many short pauses do not drift; False if the client
+        left.
+        """
         if seconds <= 0:
             await asyncio.sleep(0)
             return not self._closed()

@@ -1,4 +1,6 @@
-"""The endpoint as a running server: a uvicorn in a daemon thread for tests and in-process runs, or in the foreground."""
+"""The endpoint as a running server: a uvicorn in a daemon thread for tests and in-process runs, or in the
+foreground.
+"""
 
 import asyncio
 import contextlib
@@ -123,13 +125,17 @@ class ReferenceServer:
             )
         )
         self._server = server
-        self._thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, name="kvv-reference", daemon=True)
+        self._thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [sock]}, name="kvv-reference", daemon=True
+        )
         self._thread.start()
         if not server.ready.wait(_START_TIMEOUT_S):
             raise RuntimeError("the reference endpoint did not start")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._server is not None and self._thread is not None:
             self._server.stop()
             self._thread.join(_START_TIMEOUT_S)

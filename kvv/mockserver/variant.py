@@ -12,7 +12,9 @@ IdStyle = Literal["kimi", "openai", "vllm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """``fixed_sampling``: only the model's own values are accepted. ``pending``: generation-stub tokens that are counted."""
+    """``fixed_sampling``: only the model's own values are accepted. ``pending``: generation-stub tokens that are
+    counted.
+    """
 
     name: str
     ids: IdStyle

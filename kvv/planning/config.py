@@ -33,7 +33,8 @@ NO_KEY = "KVV_NO_KEY"
 COST_GUARD_USD = 20.0
 TOKEN_GUARD = 50_000_000
 
-#: requests at once, and repeats of one question: a slip of the finger beyond these would take the machine's memory, not the endpoint's
+#: requests at once, and repeats of one question: a slip of the finger beyond these would take the machine's memory, not
+#: the endpoint's
 MOST_AT_ONCE, MOST_SAMPLES = 4_096, 10_000
 
 #: nesting of --extra-body; no server's own fields come near it
@@ -41,11 +42,30 @@ EXTRA_BODY_DEPTH = 32
 
 #: a field name of RFC 9110, section 5.1
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: headers that the HTTP client makes itself, that say how an answer is to be read, or that carry the key: --header-env sets none of them
+#: headers that the HTTP client makes itself, that say how an answer is to be read, or that carry the key: --header-env
+#: sets none of them
 RESERVED_HEADERS = frozenset(
     {
-        *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect"),
-        *("content-type", "content-encoding", "accept", "accept-encoding", "authorization", "proxy-authorization", "proxy-connection"),
+        *(
+            "host",
+            "content-length",
+            "transfer-encoding",
+            "connection",
+            "keep-alive",
+            "te",
+            "trailer",
+            "upgrade",
+            "expect",
+        ),
+        *(
+            "content-type",
+            "content-encoding",
+            "accept",
+            "accept-encoding",
+            "authorization",
+            "proxy-authorization",
+            "proxy-connection",
+        ),
     }
 )
 
@@ -102,7 +122,9 @@ def _parsed(value: str) -> Any:
 
 
 def _check_json(value: Any, depth: int) -> None:
-    """ValueError for what JSON cannot say: Python reads NaN and 1e999, TOML has dates, a lone surrogate is no character."""
+    """ValueError for what JSON cannot say: Python reads NaN and 1e999, TOML has dates, a lone surrogate is no
+    character.
+    """
     if depth > EXTRA_BODY_DEPTH:
         raise ValueError(f"is nested more than {EXTRA_BODY_DEPTH} deep")
     match value:
@@ -128,11 +150,15 @@ def _check_json(value: Any, depth: int) -> None:
 
 
 def _list(value: Any) -> Any:
-    return [part.strip() for item in value for part in str(item).split(",")] if isinstance(value, (list, tuple)) else value
+    return (
+        [part.strip() for item in value for part in str(item).split(",")] if isinstance(value, (list, tuple)) else value
+    )
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
-    """Names that an HTTP client may send beside its own; values are names of variables. A wrong name may be a key and is not repeated."""
+    """Names that an HTTP client may send beside its own; values are names of variables. A wrong name may be a key and
+    is not repeated.
+    """
     for name, variable in value.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError("wants HEADER=NAME, where HEADER is letters, digits and hyphens")
@@ -260,7 +286,9 @@ class RunConfig(BaseModel):
         return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def load_config(flags: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> RunConfig:
+def load_config(
+    flags: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> RunConfig:
     """Lay flags over environment over kvv.toml over the defaults; ``flags`` holds only what was given.
 
     Raises ConfigError naming the option and its origin.
@@ -301,7 +329,10 @@ def _validated(values: Mapping[str, Any], origin: Mapping[str, str]) -> RunConfi
         message = first["msg"].removeprefix("Value error, ").removeprefix(": ")
         raise ConfigError(f"{_spelled(name, origin)}: {message}") from None
     if config.sandbox == "none" and origin.get("sandbox") != "flag":
-        raise ConfigError(f"{_spelled('sandbox', origin)}: none is no sandbox at all, and is taken from the command line alone: --sandbox none")
+        raise ConfigError(
+            f"{_spelled('sandbox', origin)}: none is no sandbox at all, and is taken from the command line alone:"
+            " --sandbox none"
+        )
     _check_url("base_url", config.base_url, origin)
     _check_url("judge_base_url", config.judge_base_url, origin)
     _check_url("reference_base_url", config.reference_base_url, origin)
@@ -336,7 +367,13 @@ def _check_url(name: str, url: str | None, origin: Mapping[str, str]) -> None:
     except ValueError:
         parts, port_ok = urlsplit(""), False
     blank = any(character <= " " or character == "\x7f" for character in url)
-    if blank or not _host_can_be_asked(parts.hostname or "") or parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
+    if (
+        blank
+        or not _host_can_be_asked(parts.hostname or "")
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or not port_ok
+    ):
         # the URL itself is not repeated: it may hold a password
         raise ConfigError(f"{_spelled(name, origin)}: wants http(s)://HOST[:PORT]/PATH")
 

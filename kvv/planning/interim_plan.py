@@ -1,7 +1,9 @@
-"""Stopping early: which suites of a run are looked at, after which of their cases, and what a store remembers of it. Pure.
+"""Stopping early: which suites of a run are looked at, after which of their cases, and what a store remembers of it.
+Pure.
 
-A look covers the first part of the suite's own seeded order, whole conversations and all samples of a question together. None of
-it is left unanswered when the look is taken: long answers finish late and are more often wrong (statistics.md section 7).
+A look covers the first part of the suite's own seeded order, whole conversations and all samples of a question
+together. None of it is left unanswered when the look is taken: long answers finish late and are more often wrong
+(statistics.md section 7).
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from kvv.profiles.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookPlan:
-    """``parts[k]`` are the cases asked between look k and look k + 1, in order; ``fractions[k]`` the share of all ``planned`` samples that
-    is in hand after it."""
+    """``parts[k]`` are the cases asked between look k and look k + 1, in order; ``fractions[k]`` the share of all
+    ``planned`` samples that is in hand after it."""
 
     suite: str
     parts: tuple[tuple[Case, ...], ...]
@@ -44,7 +46,8 @@ class LookPlan:
 
 
 def plan_looks(item: PlannedSuite, looks: int, generator: np.random.Generator) -> LookPlan:
-    """Look k of K comes after the first units that make k/K of the samples; units are conversations (``inputs["block"]``), else questions.
+    """Look k of K comes after the first units that make k/K of the samples; units are conversations
+    (``inputs["block"]``), else questions.
 
     Few or large units make fewer looks, at unequal shares.
     """
@@ -58,7 +61,13 @@ def plan_looks(item: PlannedSuite, looks: int, generator: np.random.Generator) -
             ends.append((number, done / planned))
     starts = [0, *(number for number, _ in ends)]
     parts = tuple(tuple(case for unit in units[a:b] for case in unit) for a, b in pairwise(starts))
-    return LookPlan(suite=item.suite.id, parts=parts, samples=item.samples, fractions=tuple(share for _, share in ends), planned=planned)
+    return LookPlan(
+        suite=item.suite.id,
+        parts=parts,
+        samples=item.samples,
+        fractions=tuple(share for _, share in ends),
+        planned=planned,
+    )
 
 
 def _unit(case: Case) -> str:
@@ -84,7 +93,11 @@ def obstacle(item: PlannedSuite, policy: Policy) -> str:
 
 def obstacles(plan: Plan, policy: Policy) -> dict[str, str]:
     """Benchmark suite -> why it runs on in full, "" where it is looked at."""
-    return {item.suite.id: obstacle(item, policy) for item in plan.suites if item.suite.kind is SuiteKind.BENCHMARK and item.cases}
+    return {
+        item.suite.id: obstacle(item, policy)
+        for item in plan.suites
+        if item.suite.kind is SuiteKind.BENCHMARK and item.cases
+    }
 
 
 def check_early_stop(config: RunConfig, policy: Policy, plan: Plan) -> None:
@@ -94,9 +107,14 @@ def check_early_stop(config: RunConfig, policy: Policy, plan: Plan) -> None:
     if config.base_url is None:
         raise ConfigError("--early-stop: needs --base-url, our own endpoint's count is compared with every answer")
     if config.reference_base_url is not None:
-        raise ConfigError("--early-stop: cannot stand beside --reference-base-url, whose answers are whole only at the end; take --reference FILE")
+        raise ConfigError(
+            "--early-stop: cannot stand beside --reference-base-url, whose answers are whole only at the end; take"
+            " --reference FILE"
+        )
     if policy.looks < 2:
-        raise ConfigError(f"--early-stop: the policy {policy.name} plans no looks (looks = 5 in a policy file plans five)")
+        raise ConfigError(
+            f"--early-stop: the policy {policy.name} plans no looks (looks = 5 in a policy file plans five)"
+        )
     found = obstacles(plan, policy)
     if not any(why == "" for why in found.values()):
         why = "; ".join(f"{suite}: {text}" for suite, text in found.items()) or "no benchmark is asked"
@@ -116,11 +134,16 @@ def sentence(plan: Plan, policy: Policy) -> str:
 
 def recorded_looks(meta: Mapping[str, Any]) -> dict[str, Look]:
     """By suite the look that decides it: the one that stopped it, else its last."""
-    return {suite: look_of(entry, entry["stopped"] or len(entry["fractions"])) for suite, entry in (meta.get("looks") or {}).items()}
+    return {
+        suite: look_of(entry, entry["stopped"] or len(entry["fractions"]))
+        for suite, entry in (meta.get("looks") or {}).items()
+    }
 
 
 def look_of(entry: Mapping[str, Any], number: int) -> Look:
-    return Look(number=number, fractions=tuple(entry["fractions"]), planned=entry["planned"], stopped=bool(entry["stopped"]))
+    return Look(
+        number=number, fractions=tuple(entry["fractions"]), planned=entry["planned"], stopped=bool(entry["stopped"])
+    )
 
 
 def stopped_suites(meta: Mapping[str, Any]) -> frozenset[str]:
@@ -130,4 +153,7 @@ def stopped_suites(meta: Mapping[str, Any]) -> frozenset[str]:
 
 def begun(plans: Sequence[LookPlan]) -> dict[str, dict[str, Any]]:
     """The record before the first look."""
-    return {plan.suite: {"fractions": list(plan.fractions), "planned": plan.planned, "taken": [], "stopped": 0} for plan in plans}
+    return {
+        plan.suite: {"fractions": list(plan.fractions), "planned": plan.planned, "taken": [], "stopped": 0}
+        for plan in plans
+    }

@@ -36,10 +36,23 @@ KVV_SAMPLING: Mapping[str, Sampling] = {
         samples={"smoke": 32, "nightly": 32, "full": 32},
         expect_completion_tokens=25_000,
     ),
-    "beam": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=32_768, stream=False, expect_completion_tokens=2_000),
-    "toolcall": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800),
-    "ocrbench": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=16_384, expect_completion_tokens=1_500),
-    "mmmu_pro": Sampling(temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=65_536, expect_completion_tokens=8_000),
+    "beam": Sampling(
+        temperature=1.0,
+        temperature_off=0.6,
+        top_p=0.95,
+        max_tokens=32_768,
+        stream=False,
+        expect_completion_tokens=2_000,
+    ),
+    "toolcall": Sampling(
+        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800
+    ),
+    "ocrbench": Sampling(
+        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=16_384, expect_completion_tokens=1_500
+    ),
+    "mmmu_pro": Sampling(
+        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=65_536, expect_completion_tokens=8_000
+    ),
 }
 
 
@@ -51,7 +64,8 @@ KVV_MAX_TOKENS: Mapping[tuple[str, str], int] = {("mmmu_pro", "kimi-k3"): 98_304
 class PlannedSuite:
     """A suite with its context and the cases that will be asked, ``samples[case.id]`` times each.
 
-    ``cached_tokens`` are those of the prompt tokens that a perfect prefix cache would hold; ``judge_calls`` go to another endpoint.
+    ``cached_tokens`` are those of the prompt tokens that a perfect prefix cache would hold; ``judge_calls`` go to
+    another endpoint.
     """
 
     suite: Suite
@@ -69,7 +83,9 @@ class PlannedSuite:
 
     @property
     def requests(self) -> int:
-        """What is asked when nothing needs a second try: a case of several requests says how many (``inputs["requests"]``)."""
+        """What is asked when nothing needs a second try: a case of several requests says how many
+        (``inputs["requests"]``).
+        """
         return sum(int(case.inputs.get("requests", 1)) * self.samples[case.id] for case in self.cases)
 
     @property
@@ -127,7 +143,11 @@ class Plan:
     @property
     def cost_cached(self) -> float | None:
         """Dollars if every shared prefix after its first request is served from a cache."""
-        return None if self.prices is None else cost_of(self.prices, self.prompt_tokens, self.completion_tokens, self.cached_tokens)
+        return (
+            None
+            if self.prices is None
+            else cost_of(self.prices, self.prompt_tokens, self.completion_tokens, self.cached_tokens)
+        )
 
 
 def cost_of(prices: Prices, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
@@ -192,7 +212,9 @@ def _extra(config: RunConfig) -> dict[str, Any]:
 
 
 def question_limit(config: RunConfig, profile: Profile, suite: Suite) -> int | None:
-    """How many questions at most: ``--limit``; else the tier's, unless the user named the data, which is then asked whole."""
+    """How many questions at most: ``--limit``; else the tier's, unless the user named the data, which is then asked
+    whole.
+    """
     if config.limit is not None:
         return config.limit
     if suite.id in config.data or not config.base_url or config.preset == "kvv":
@@ -201,7 +223,13 @@ def question_limit(config: RunConfig, profile: Profile, suite: Suite) -> int | N
 
 
 def plan_suite(
-    suite: Suite, context: Context, *, limit: int | None, globs: Sequence[str], generator: np.random.Generator, gentle: bool
+    suite: Suite,
+    context: Context,
+    *,
+    limit: int | None,
+    globs: Sequence[str],
+    generator: np.random.Generator,
+    gentle: bool,
 ) -> PlannedSuite:
     """The suite's cases, filtered by ``--case`` globs and cut by a seeded stratified draw, never by order."""
     cases = [case for case in suite.cases(context) if _wanted(case, globs) and not (gentle and case.risk)]
@@ -218,8 +246,14 @@ def only(planned: PlannedSuite, cases: Sequence[Case]) -> PlannedSuite:
 def _planned(suite: Suite, context: Context, cases: Sequence[Case]) -> PlannedSuite:
     samples = {case.id: suite.samples(case, context) for case in cases}
     prompt = sum(_prompt_tokens(suite, case) * samples[case.id] for case in cases)
-    per_answer = context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS
-    answers = sum(samples.values()) if suite.kind is SuiteKind.BENCHMARK else sum(int(case.inputs.get("requests", 1)) for case in cases)
+    per_answer = (
+        context.settings.expect_completion_tokens if suite.kind is SuiteKind.BENCHMARK else CONTRACT_COMPLETION_TOKENS
+    )
+    answers = (
+        sum(samples.values())
+        if suite.kind is SuiteKind.BENCHMARK
+        else sum(int(case.inputs.get("requests", 1)) for case in cases)
+    )
     completion = answers * per_answer
     return PlannedSuite(
         suite=suite,
@@ -272,7 +306,8 @@ def _characters(value: Any) -> int:
 def permuted(cases: Sequence[Case], generator: np.random.Generator) -> list[Case]:
     """A seeded permutation in which every prefix holds each stratum (``inputs["stratum"]``) in proportion.
 
-    Cases of one ``inputs["block"]`` share the beginning of their prompts and stay together: whole blocks are permuted, and the cases in them.
+    Cases of one ``inputs["block"]`` share the beginning of their prompts and stay together: whole blocks are permuted,
+    and the cases in them.
 
     Items of a stratum of size m get the keys (i + u) / m, in shuffled order: an unbiased, stratified order, so
     that a run cut short is a fair sample (statistics.md section 7).
@@ -305,8 +340,11 @@ def longest_first(planned: Sequence[PlannedSuite]) -> list[PlannedSuite]:
     return sorted(planned, key=lambda item: -item.context.settings.expect_completion_tokens)
 
 
-def in_order(planned: Sequence[PlannedSuite], generator_for: Callable[[str], np.random.Generator]) -> Iterator[tuple[PlannedSuite, Case]]:
-    """Every sample of every case: suites with the longest answers first, sample rounds within a suite, risky cases last.
+def in_order(
+    planned: Sequence[PlannedSuite], generator_for: Callable[[str], np.random.Generator]
+) -> Iterator[tuple[PlannedSuite, Case]]:
+    """Every sample of every case: suites with the longest answers first, sample rounds within a suite, risky cases
+    last.
 
     Lazy: a hundred thousand samples are never held at once.
     """

@@ -14,7 +14,9 @@ WHOLE = 0.98
 
 
 def published_means(profile: str, preset: str, planned: Sequence[PlannedSuite]) -> dict[str, ReferenceValue]:
-    """By suite id, for the suites of a run that were asked as the published ones were: KVV's preset, the whole public set, its variant."""
+    """By suite id, for the suites of a run that were asked as the published ones were: KVV's preset, the whole public
+    set, its variant.
+    """
     known = load_published(profile) if preset == "kvv" else None
     if known is None:
         return {}
@@ -29,4 +31,9 @@ def published_means(profile: str, preset: str, planned: Sequence[PlannedSuite]) 
 def _asked_alike(item: PlannedSuite, mean: Mean) -> bool:
     dataset = item.context.dataset
     variant = item.context.settings.variant.lower()
-    return dataset is not None and not dataset.fixture and variant in ("", mean.variant.lower()) and len(item.cases) >= WHOLE * mean.n
+    return (
+        dataset is not None
+        and not dataset.fixture
+        and variant in ("", mean.variant.lower())
+        and len(item.cases) >= WHOLE * mean.n
+    )

@@ -12,7 +12,9 @@ from kvv.profiles.profile import Prices, Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend, where a suite needs one."""
+    """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend,
+    where a suite needs one.
+    """
 
     config: RunConfig
     model: str

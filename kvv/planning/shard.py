@@ -1,6 +1,7 @@
 """Splitting a run by cluster: `--shard i/n`. Pure.
 
-What depends on each other stays together (a BEAM conversation and its cache, a problem's repeats), so that every shard's clusters are whole.
+What depends on each other stays together (a BEAM conversation and its cache, a problem's repeats), so that every
+shard's clusters are whole.
 """
 
 from __future__ import annotations
@@ -44,14 +45,20 @@ def unit_of(case: Case) -> str:
 
 
 def split(cases: Sequence[Case], shard: Shard) -> list[Case]:
-    """This shard's cases, in the order given. Units are dealt out by the order of their hashes: sizes differ by one unit at most, every case is
-    in exactly one shard, and neither the order of cases nor a process's hash seed matters."""
-    units = sorted({unit_of(case) for case in cases}, key=lambda unit: hashlib.sha256(unit.encode("utf-8", "surrogatepass")).digest())
+    """This shard's cases, in the order given. Units are dealt out by the order of their hashes: sizes differ by one
+    unit at most, every case is in exactly one shard, and neither the order of cases nor a process's hash seed
+    matters."""
+    units = sorted(
+        {unit_of(case) for case in cases},
+        key=lambda unit: hashlib.sha256(unit.encode("utf-8", "surrogatepass")).digest(),
+    )
     mine = {unit for number, unit in enumerate(units) if number % shard.of == shard.index - 1}
     return [case for case in cases if unit_of(case) in mine]
 
 
 def plan_digest(samples: Mapping[str, int] | Iterable[tuple[str, int]]) -> str:
-    """SHA-256 of all planned case ids with their numbers of samples, whatever their order: what the shards of one run must add up to."""
+    """SHA-256 of all planned case ids with their numbers of samples, whatever their order: what the shards of one run
+    must add up to.
+    """
     pairs = sorted(dict(samples).items())
     return hashlib.sha256("".join(f"{case}\0{n}\n" for case, n in pairs).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,5 @@
-"""The file of ``kvv vendors``: several endpoints, providers behind one gateway, or layers of one service, each a ``[[vendor]]`` table.
+"""The file of ``kvv vendors``: several endpoints, providers behind one gateway, or layers of one service, each a
+``[[vendor]]`` table.
 
     [[vendor]]
     name = "alpha"                        # shown; may be left out where there is a layer
@@ -7,7 +8,8 @@
     api_key_env = "ALPHA_KEY"             # no key is sent where none is named
     provider = "fireworks"                # as --provider; extra_body, header_env, surface, profile as the options
     prices = { input = 0.6, cached = 0.15, output = 2.5 }    # dollars a million tokens
-    layer = "engine"                      # or "gateway": what of one service stands there; an engine is judged on the surface engine
+    layer = "engine"                      # or "gateway": what of one service stands there; an engine is judged on the
+    surface engine
 
 Everything else (suites, data, tier, seed, bounds, judge) comes from the command line and is the same for all.
 """
@@ -84,7 +86,9 @@ class Vendor:
 
 
 def read_vendors(path: Path, config: RunConfig) -> list[Vendor]:
-    """The file's sides over the options that all share. ConfigError in one line that names file, line where it can be told, entry and key."""
+    """The file's sides over the options that all share. ConfigError in one line that names file, line where it can be
+    told, entry and key.
+    """
     text = _text(path)
     try:
         table = tomllib.loads(text)
@@ -100,7 +104,10 @@ def read_vendors(path: Path, config: RunConfig) -> list[Vendor]:
     sides = [_side(entry, number, config, place) for number, entry in enumerate(entries)]
     for number, side in enumerate(sides):
         if side.name.casefold() in {earlier.name.casefold() for earlier in sides[:number]}:
-            raise place.error(("vendor", number, "name"), f"{side.name!r} stands there twice; layers without a name are called as the layer")
+            raise place.error(
+                ("vendor", number, "name"),
+                f"{side.name!r} stands there twice; layers without a name are called as the layer",
+            )
     return sides
 
 
@@ -165,7 +172,9 @@ def _side(entry: _Entry, number: int, config: RunConfig, place: _Places) -> Vend
         option, _, words = str(error).partition(": ")
         key = option.removeprefix("--").replace("-", "_")
         named = key in values
-        raise place.error(("vendor", number, OPTIONS.get(key, key)) if named else ("vendor", number), words if named else str(error)) from None
+        raise place.error(
+            ("vendor", number, OPTIONS.get(key, key)) if named else ("vendor", number), words if named else str(error)
+        ) from None
     return Vendor(name=name, config=side)
 
 
@@ -203,7 +212,9 @@ class _Places:
         return f" ({name})" if isinstance(name, str) and name.isprintable() and name and len(name) <= NAME_LIMIT else ""
 
     def _line(self, number: int, key: str) -> int | None:
-        """None where the heads do not tell (a text of several lines that looks like one, an inline list): no line is better than a wrong one."""
+        """None where the heads do not tell (a text of several lines that looks like one, an inline list): no line is
+        better than a wrong one.
+        """
         if not isinstance(self._entries, list) or len(self._heads) != len(self._entries):
             return None
         begin = self._heads[number]

@@ -1,7 +1,7 @@
 """What a run must show to pass: required suites and areas, margins, alpha, looks, service levels, waivers.
 
-A policy is a TOML file, shipped under ``fixtures/policies`` or the user's own. Margins, alpha, looks and primary metrics are
-fixed before the run; the SHA-256 of the policy's canonical form stands in the report.
+A policy is a TOML file, shipped under ``fixtures/policies`` or the user's own. Margins, alpha, looks and primary
+metrics are fixed before the run; the SHA-256 of the policy's canonical form stands in the report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class _Table(BaseModel):
 
 
 class Mode(StrEnum):
-    """``parity``: no worse than the reference by the margin. ``regression``: no loss shown, and the stated one would have been seen."""
+    """``parity``: no worse than the reference by the margin. ``regression``: no loss shown, and the stated one would
+    have been seen.
+    """
 
     PARITY = "parity"
     REGRESSION = "regression"
@@ -49,12 +51,14 @@ class Required(_Table):
 
 
 class Benchmark(_Table):
-    """How one row is gated. ``metric`` "" is the suite's primary one; ``key`` names the verdict's value (default: the metric).
+    """How one row is gated. ``metric`` "" is the suite's primary one; ``key`` names the verdict's value (default: the
+    metric).
 
-    ``given``: only the samples whose value of that name is above 0 on both sides (schema validity where both call a tool).
-    ``method`` paired compares case by case; f1 compares an F1 against official runs with their own scatter.
+    ``given``: only the samples whose value of that name is above 0 on both sides (schema validity where both call a
+    tool). ``method`` paired compares case by case; f1 compares an F1 against official runs with their own scatter.
     ``margin`` is delta, in the metric's own unit; a parity gate needs one above 0. A regression gate fails on a shown
-    loss beyond ``margin`` (default 0) and passes only where a loss of ``detect`` would have been seen with the policy's power.
+    loss beyond ``margin`` (default 0) and passes only where a loss of ``detect`` would have been seen with the policy's
+    power.
     """
 
     suite: Slug
@@ -86,9 +90,9 @@ class Measure(StrEnum):
 class ServiceLevel(_Table):
     """At least ``share`` of the requests keep ``limit``: at most that for times in ms, at least that for tokens/s.
 
-    Counted over the first attempts of the run's own requests with ``min_prompt_tokens`` <= prompt tokens < ``max_prompt_tokens``, of
-    ``workload`` (agentic: turns of an agent with tools in a sandbox; chat: all others; "": both). A request that hung, broke off or was
-    refused keeps no limit. Judged with a one-sided Clopper-Pearson limit.
+    Counted over the first attempts of the run's own requests with ``min_prompt_tokens`` <= prompt tokens <
+    ``max_prompt_tokens``, of ``workload`` (agentic: turns of an agent with tools in a sandbox; chat: all others; "":
+    both). A request that hung, broke off or was refused keeps no limit. Judged with a one-sided Clopper-Pearson limit.
     """
 
     id: Slug
@@ -112,7 +116,9 @@ class ServiceLevel(_Table):
 
 
 class Waiver(_Table):
-    """A signed exception. ``case`` is a glob over case ids, rule ids and gate ids; ``expires`` is the last day it holds."""
+    """A signed exception. ``case`` is a glob over case ids, rule ids and gate ids; ``expires`` is the last day it
+    holds.
+    """
 
     case: Annotated[str, Field(min_length=1, max_length=200)]
     reason: Annotated[str, Field(min_length=1, max_length=500)]
@@ -130,11 +136,12 @@ class Waiver(_Table):
 class Policy(_Table):
     """``must`` are globs over case and rule ids that this policy raises to level must, whatever they are by themselves.
 
-    ``looks`` > 1: under ``--early-stop`` alpha is spent over that many O'Brien-Fleming looks; ``strict`` makes should-level failures count.
+    ``looks`` > 1: under ``--early-stop`` alpha is spent over that many O'Brien-Fleming looks; ``strict`` makes
+    should-level failures count.
 
     ``moonshot_stream`` raises every P0 rule of the stream specification to must.
-    ``truncated_notice`` is the share of truncated answers above which the verdict line says so; ``min_paired`` the share of
-    the planned cases that a per-case reference must cover to be usable.
+    ``truncated_notice`` is the share of truncated answers above which the verdict line says so; ``min_paired`` the
+    share of the planned cases that a per-case reference must cover to be usable.
     """
 
     name: Slug
@@ -176,7 +183,9 @@ class Policy(_Table):
     def benchmark_for(self, suite: str, metric: str, *, primary: bool) -> Benchmark | None:
         """The entry for this row: by metric name, else the suite's entry without one when the row is primary."""
         named = next((b for b in self.benchmark if b.suite == suite and b.metric == metric), None)
-        return named or (next((b for b in self.benchmark if b.suite == suite and not b.metric), None) if primary else None)
+        return named or (
+            next((b for b in self.benchmark if b.suite == suite and not b.metric), None) if primary else None
+        )
 
     def with_waivers(self, waivers: Iterable[Waiver]) -> Policy:
         """With a waivers file's entries added; they change the hash, as they change the meaning."""
@@ -189,7 +198,11 @@ class PolicyError(ValueError):
 
 def policy_ids() -> list[str]:
     """Names of the shipped policies, sorted."""
-    return sorted(entry.name[:-5] for entry in files("kvv.profiles").joinpath("policies").iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name[:-5]
+        for entry in files("kvv.profiles").joinpath("policies").iterdir()
+        if entry.name.endswith(".toml")
+    )
 
 
 def load_policy(name: str) -> Policy:
@@ -203,7 +216,11 @@ def parse_policy(text: str, origin: str) -> Policy:
     """A policy from TOML text; ``origin`` is the file's name for the error."""
     table = _toml(text, origin)
     table.setdefault(
-        "name", re.sub(r"[^a-z0-9._-]+", "-", origin.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".toml").lower()).strip("-.") or "policy"
+        "name",
+        re.sub(r"[^a-z0-9._-]+", "-", origin.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".toml").lower()).strip(
+            "-."
+        )
+        or "policy",
     )
     try:
         return Policy.model_validate(table)

@@ -1,4 +1,5 @@
-"""What a model promises on a surface: parameters, thinking switches, markers, token overheads, sampling, default suites.
+"""What a model promises on a surface: parameters, thinking switches, markers, token overheads, sampling, default
+suites.
 
 Profiles are TOML files in ``fixtures/profiles``. A file describes the surface ``vendor``; tables under
 ``[surface.engine]`` or ``[surface.official]`` override it there. Facts come from the model's published
@@ -92,7 +93,8 @@ class Tokens(_Table):
 
 
 class Decoding(_Table):
-    """The three parameter sets. Each entry is a table of request fields; ``thinking`` ("on" or "off") limits where it holds.
+    """The three parameter sets. Each entry is a table of request fields; ``thinking`` ("on" or "off") limits where it
+    holds.
 
     ``reject_level``: whether refusing is a must or a should on this surface.
     """
@@ -108,8 +110,8 @@ class Decoding(_Table):
 class Sampling(_Table):
     """What a benchmark sends; None leaves a field out of the request.
 
-    ``samples``, ``limit`` (questions) and ``variant`` (of the data) are per tier; ``tiers`` are those that ask the suite without its being
-    named, all where empty; ``temperature_off`` holds while thinking is off.
+    ``samples``, ``limit`` (questions) and ``variant`` (of the data) are per tier; ``tiers`` are those that ask the
+    suite without its being named, all where empty; ``temperature_off`` holds while thinking is off.
     """
 
     temperature: float | None = None
@@ -166,8 +168,8 @@ class Profile(_Table):
         """Request fields that switch thinking. ``on`` None leaves the switch to the endpoint's default.
 
         The two forms are those KVV sends: a ``thinking`` object (type, keep, effort), or
-        ``chat_template_kwargs`` (thinking, preserve_thinking, thinking_effort). Its table has keep beside an effort only: without
-        one the endpoint's own defaults hold, which are to keep all, at effort max (contract 2.2).
+        ``chat_template_kwargs`` (thinking, preserve_thinking, thinking_effort). Its table has keep beside an effort
+        only: without one the endpoint's own defaults hold, which are to keep all, at effort max (contract 2.2).
         """
         mode = self.thinking.mode if mode is None else mode
         if on is None or mode == "none" or not self.thinking.supported:
@@ -195,7 +197,9 @@ class ProfileError(ValueError):
 
 def profile_ids() -> list[str]:
     """Ids of the shipped profiles, sorted."""
-    return sorted(entry.name[:-5] for entry in files("kvv.profiles").joinpath("models").iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name[:-5] for entry in files("kvv.profiles").joinpath("models").iterdir() if entry.name.endswith(".toml")
+    )
 
 
 @cache

@@ -1,4 +1,6 @@
-"""Means that a model's owner publishes: the weaker kind of reference (statistics.md section 1). They can show a loss, never prove parity."""
+"""Means that a model's owner publishes: the weaker kind of reference (statistics.md section 1). They can show a loss,
+never prove parity.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Row(_Table):
 
 
 class Published(_Table):
-    """``mean`` are the owner's own, which runs are held to; ``row`` are the leaderboard's, which are shown beside measured ones."""
+    """``mean`` are the owner's own, which runs are held to; ``row`` are the leaderboard's, which are shown beside
+    measured ones.
+    """
 
     source: str
     leaderboard: str

@@ -1,4 +1,5 @@
-"""How many tokens a prompt has under the K3 template: its constant overheads, and the model's own tokeniser for the texts.
+"""How many tokens a prompt has under the K3 template: its constant overheads, and the model's own tokeniser for the
+texts.
 
 The overheads are those of ``contract.md`` 3.2, which reproduce the published constants 36, 119, 99 and (with the empty
 think block that the chat path renders) 545. Every element's tag is text of its own and is counted by the tokeniser; the
@@ -40,8 +41,14 @@ PATTERN = "|".join(
 )
 
 _KINDS: Mapping[type, str] = {
-    bool: "boolean", type(None): "null", int: "number", float: "number", str: "string", list: "array", dict: "object",
-}  # fmt: skip
+    bool: "boolean",
+    type(None): "null",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 
 
 class Tokenizer(Protocol):
@@ -69,7 +76,9 @@ class Bpe:
     def __init__(self, ranks: Mapping[bytes, int]) -> None:
         import tiktoken  # an extra: only --tokenizer needs it
 
-        self._encoding = tiktoken.Encoding(name="given", pat_str=PATTERN, mergeable_ranks=dict(ranks), special_tokens={})
+        self._encoding = tiktoken.Encoding(
+            name="given", pat_str=PATTERN, mergeable_ranks=dict(ranks), special_tokens={}
+        )
 
     def count(self, text: str) -> int:
         return len(self._encoding.encode_ordinary(text))
@@ -105,16 +114,26 @@ class HubTokenizer:
         return found
 
 
-def prompt_tokens(body: Mapping[str, Any], overheads: Tokens, tokenizer: Tokenizer, *, default_effort: str | None, thinking: bool) -> int:
+def prompt_tokens(
+    body: Mapping[str, Any], overheads: Tokens, tokenizer: Tokenizer, *, default_effort: str | None, thinking: bool
+) -> int:
     """``usage.prompt_tokens`` of a chat-completions body: everything rendered but the generation stub.
 
-    ``thinking`` and ``default_effort`` hold where the body does not say. Raises Uncountable, also where the profile lacks an overhead.
+    ``thinking`` and ``default_effort`` hold where the body does not say. Raises Uncountable, also where the profile
+    lacks an overhead.
     """
     return _Template(body, overheads, tokenizer, default_effort, thinking).total()
 
 
 class _Template:
-    def __init__(self, body: Mapping[str, Any], overheads: Tokens, tokenizer: Tokenizer, default_effort: str | None, thinking: bool) -> None:
+    def __init__(
+        self,
+        body: Mapping[str, Any],
+        overheads: Tokens,
+        tokenizer: Tokenizer,
+        default_effort: str | None,
+        thinking: bool,
+    ) -> None:
         self._body = body
         self._overheads = overheads
         self._count = tokenizer.count

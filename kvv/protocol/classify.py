@@ -65,7 +65,9 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """``reason`` is a stable code; ``retry`` whether the scheduler may try again; ``retry_after_s`` what the server asked for, uncapped."""
+    """``reason`` is a stable code; ``retry`` whether the scheduler may try again; ``retry_after_s`` what the server
+    asked for, uncapped.
+    """
 
     standing: Standing
     reason: str = ""
@@ -86,12 +88,19 @@ def assess(exchange: Exchange, observation: Observation) -> Assessment:
         return _by_status(status, exchange, observation.error, observation.shape)
     if exchange.fault is not None:
         fault = exchange.fault
-        return Assessment(standing=Standing.UNAVAILABLE, reason=fault.kind.value, retry=fault.kind not in NOT_RETRIED_FAULTS, detail=fault.detail)
+        return Assessment(
+            standing=Standing.UNAVAILABLE,
+            reason=fault.kind.value,
+            retry=fault.kind not in NOT_RETRIED_FAULTS,
+            detail=fault.detail,
+        )
     if observation.error is not None:
         return _by_error_code(observation.error, exchange)
     if observation.shape is Shape.COMPLETION:
         return Assessment(standing=Standing.ANSWERED)
-    return Assessment(standing=Standing.NOT_A_COMPLETION, reason=f"200-{observation.shape.value}", detail=exchange.content_type)
+    return Assessment(
+        standing=Standing.NOT_A_COMPLETION, reason=f"200-{observation.shape.value}", detail=exchange.content_type
+    )
 
 
 def _by_status(status: int, exchange: Exchange, error: ErrorBody | None, shape: Shape) -> Assessment:
@@ -100,13 +109,23 @@ def _by_status(status: int, exchange: Exchange, error: ErrorBody | None, shape: 
     if status == 429 and error is not None and (error.type in QUOTA_TYPES or error.code in QUOTA_TYPES):
         return Assessment(standing=Standing.CONFIGURATION, reason="no-credit", detail=detail)
     if status in RETRIED_STATUS:
-        return Assessment(standing=Standing.UNAVAILABLE, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail)
+        return Assessment(
+            standing=Standing.UNAVAILABLE, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail
+        )
     if status >= 500:
-        return Assessment(standing=Standing.SERVER_ERROR, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail)
+        return Assessment(
+            standing=Standing.SERVER_ERROR, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail
+        )
     if status in (400, 422):
         return _refusal(exchange, error, shape, detail)
     if status == 402:
-        return Assessment(standing=Standing.CONFIGURATION, reason="no-credit", retry=wait is not None, retry_after_s=wait, detail=detail)
+        return Assessment(
+            standing=Standing.CONFIGURATION,
+            reason="no-credit",
+            retry=wait is not None,
+            retry_after_s=wait,
+            detail=detail,
+        )
     reason = "route" if status < 400 else CONFIGURATION_REASON.get(status, f"http-{status}")
     return Assessment(standing=Standing.CONFIGURATION, reason=reason, detail=detail)
 
@@ -114,13 +133,16 @@ def _by_status(status: int, exchange: Exchange, error: ErrorBody | None, shape: 
 def _refusal(exchange: Exchange, error: ErrorBody | None, shape: Shape, detail: str) -> Assessment:
     """A refusal is 400 or 422 with a JSON body, whole; anything else with that status proves nothing.
 
-    Some gateways give every trouble this status: what the error object itself calls the account's, the route's or the load's is no refusal.
+    Some gateways give every trouble this status: what the error object itself calls the account's, the route's or the
+    load's is no refusal.
     """
     trouble = _by_words(error, "error-in-400", detail) if error is not None else None
     if trouble is not None:
         return trouble
     if exchange.fault is not None:
-        return Assessment(standing=Standing.UNAVAILABLE, reason=exchange.fault.kind.value, retry=True, detail=exchange.fault.detail)
+        return Assessment(
+            standing=Standing.UNAVAILABLE, reason=exchange.fault.kind.value, retry=True, detail=exchange.fault.detail
+        )
     if shape in (Shape.ERROR, Shape.OTHER_JSON, Shape.COMPLETION):
         return Assessment(standing=Standing.REFUSED, reason="refused", detail=detail)
     return Assessment(standing=Standing.NOT_A_COMPLETION, reason="refusal-not-json", detail=detail)
@@ -130,7 +152,13 @@ def _by_error_code(error: ErrorBody, exchange: Exchange) -> Assessment:
     """An error object inside a 200 counts as what it says it is."""
     detail = error.message[:300]
     words = _words(error)
-    number = error.code if isinstance(error.code, int) else int(error.code) if isinstance(error.code, str) and error.code.isdecimal() else None
+    number = (
+        error.code
+        if isinstance(error.code, int)
+        else int(error.code)
+        if isinstance(error.code, str) and error.code.isdecimal()
+        else None
+    )
     if number is not None and 300 <= number < 600:
         return _by_status(number, exchange, error, Shape.ERROR)
     trouble = _by_words(error, "error-in-200", detail)
@@ -146,7 +174,9 @@ def _words(error: ErrorBody) -> str:
 
 
 def _by_words(error: ErrorBody, busy: str, detail: str) -> Assessment | None:
-    """What an error's own type and code call the account's, the route's or the load's trouble; None where they call it none of these."""
+    """What an error's own type and code call the account's, the route's or the load's trouble; None where they call it
+    none of these.
+    """
     words = _words(error)
     if any(word in words for word in QUOTA_TYPES):
         return Assessment(standing=Standing.CONFIGURATION, reason="no-credit", detail=detail)
@@ -164,7 +194,8 @@ def _by_words(error: ErrorBody, busy: str, detail: str) -> Assessment | None:
 LIVENESS = "liveness"
 #: the purpose of the plain request that is sent beside a refused one
 BESIDE = "beside"
-#: purposes of requests by which a run learns whether anybody is there: nobody's question, so no service is measured by them
+#: purposes of requests by which a run learns whether anybody is there: nobody's question, so no service is measured by
+#: them
 PROBES = frozenset({LIVENESS, BESIDE, "control", "between", "after"})
 
 
@@ -173,11 +204,14 @@ def is_probe(purpose: str) -> bool:
     return purpose.partition(":")[0] in PROBES
 
 
-def counted(request: Request, exchange: Exchange, observation: Observation, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings at the level at which they count: an answer that is none says little about the wire of those that are.
+def counted(
+    request: Request, exchange: Exchange, observation: Observation, findings: tuple[Finding, ...]
+) -> tuple[Finding, ...]:
+    """The findings at the level at which they count: an answer that is none says little about the wire of those that
+    are.
 
-    Nothing is said of a sign of life that failed. A busy server's error, and a 200 that is no completion, fail no rule; but what ends
-    with [DONE] meant to be one, and so did whatever breaks a rule about chunks.
+    Nothing is said of a sign of life that failed. A busy server's error, and a 200 that is no completion, fail no rule;
+    but what ends with [DONE] meant to be one, and so did whatever breaks a rule about chunks.
     """
     if not findings:
         return findings
@@ -189,7 +223,10 @@ def counted(request: Request, exchange: Exchange, observation: Observation, find
         return findings
     chunks = "" if found.standing is Standing.UNAVAILABLE else "chunk/"
     return tuple(
-        replace(one, level=Level.SHOULD) if one.level is Level.MUST and not (chunks and one.rule.startswith(chunks)) else one for one in findings
+        replace(one, level=Level.SHOULD)
+        if one.level is Level.MUST and not (chunks and one.rule.startswith(chunks))
+        else one
+        for one in findings
     )
 
 
@@ -218,7 +255,10 @@ def unanswered(case: Case, answered: Answered) -> Verdict | None:
     if found.standing is Standing.ANSWERED:
         return None
     refused = found.standing is Standing.REFUSED
-    recorded = next((reason for reason in (MISSING_RESULT, RECORDED_FAILURE) if reason in answered.observation.deviations), found.reason)
+    recorded = next(
+        (reason for reason in (MISSING_RESULT, RECORDED_FAILURE) if reason in answered.observation.deviations),
+        found.reason,
+    )
     return Verdict(
         case=case.id,
         sample=case.sample,

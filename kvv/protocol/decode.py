@@ -20,7 +20,10 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 #: choices and calls beyond these are counted as deviations and dropped: an index is hostile input
 MAX_CHOICES = 256
 MAX_CALLS = 4_096
-_RANK = {shape: rank for rank, shape in enumerate((Shape.EMPTY, Shape.NOT_JSON, Shape.OTHER_JSON, Shape.ERROR, Shape.COMPLETION))}
+_RANK = {
+    shape: rank
+    for rank, shape in enumerate((Shape.EMPTY, Shape.NOT_JSON, Shape.OTHER_JSON, Shape.ERROR, Shape.COMPLETION))
+}
 
 
 class _Text:
@@ -59,7 +62,18 @@ class _Call:
 
 
 class _Choice:
-    __slots__ = ("answer", "calls", "finish_reason", "index", "logprobs", "open_calls", "reasoning", "reasoning_field", "refusal", "role")
+    __slots__ = (
+        "answer",
+        "calls",
+        "finish_reason",
+        "index",
+        "logprobs",
+        "open_calls",
+        "reasoning",
+        "reasoning_field",
+        "refusal",
+        "role",
+    )
 
     def __init__(self, index: int | None) -> None:
         self.index = index
@@ -89,7 +103,9 @@ class _Choice:
 
 def _says(choice: object) -> bool:
     """Whether a choice holds a message or a piece of one, be it empty."""
-    return isinstance(choice, dict) and (isinstance(choice.get("delta"), dict) or isinstance(choice.get("message"), dict))
+    return isinstance(choice, dict) and (
+        isinstance(choice.get("delta"), dict) or isinstance(choice.get("message"), dict)
+    )
 
 
 class Decoder:
@@ -101,9 +117,22 @@ class Decoder:
     """
 
     __slots__ = (
-        "_choices", "_deviations", "_error", "_id", "_in_stream", "_model", "_shape", "_usage",
-        "characters", "done", "finished", "increments", "provider", "steady", "system_fingerprint",
-    )  # fmt: skip
+        "_choices",
+        "_deviations",
+        "_error",
+        "_id",
+        "_in_stream",
+        "_model",
+        "_shape",
+        "_usage",
+        "characters",
+        "done",
+        "finished",
+        "increments",
+        "provider",
+        "steady",
+        "system_fingerprint",
+    )
 
     def __init__(self) -> None:
         self._choices: dict[int | None, _Choice] = {}
@@ -205,7 +234,9 @@ class Decoder:
                 self._deviate("choice-not-an-object")
         if self.characters != before:
             self.increments += 1
-        if self.steady is not None and (len(choices) != 1 or error is not None or usage is not None or len(self._usage) != usages):
+        if self.steady is not None and (
+            len(choices) != 1 or error is not None or usage is not None or len(self._usage) != usages
+        ):
             self.steady = None
 
     def _envelope(self, body: dict[str, Any]) -> None:
@@ -362,7 +393,9 @@ class Decoder:
             if function is not None:
                 self._deviate("function-not-an-object")
             return None
-        return self._function(call, function, alone=all(v is None for k, v in entry.items() if k not in ("index", "function")))
+        return self._function(
+            call, function, alone=all(v is None for k, v in entry.items() if k not in ("index", "function"))
+        )
 
     def _function(self, call: _Call, function: dict[str, Any], *, alone: bool) -> tuple[str, list[str]] | None:
         name = function.get("name")

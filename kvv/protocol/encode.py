@@ -129,7 +129,8 @@ def _holds_fragment(value: object) -> bool:
 def _dumps(value: object) -> bytes:
     """Compact UTF-8; the standard library takes over what orjson refuses."""
     try:
-        # without this option a dataclass would pass as an object: a picture that nobody has read yet must not be sent as its own name
+        # without this option a dataclass would pass as an object: a picture that nobody has read yet must not be sent
+        # as its own name
         return orjson.dumps(value, default=_as_plain, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:
         pass

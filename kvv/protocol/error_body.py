@@ -14,7 +14,9 @@ MESSAGE_LIMIT = 2_000
 
 
 def read_error(body: object) -> ErrorBody | None:
-    """The error in a JSON body: ``{"error": {...}}``, ``{"error": "text"}``, ``{"message", "type"}`` or ``{"detail": ...}``."""
+    """The error in a JSON body: ``{"error": {...}}``, ``{"error": "text"}``, ``{"message", "type"}`` or ``{"detail":
+    ...}``.
+    """
     if not isinstance(body, dict):
         return None
     error = body.get("error")
@@ -44,6 +46,10 @@ def _error(holder: Mapping[str, Any], message: object, *, envelope: bool) -> Err
     return ErrorBody(
         message=text[:MESSAGE_LIMIT],
         type=kind[:200] if isinstance(kind, str) else None,
-        code=code[:200] if isinstance(code, str) else code if isinstance(code, int) and not isinstance(code, bool) else None,
+        code=code[:200]
+        if isinstance(code, str)
+        else code
+        if isinstance(code, int) and not isinstance(code, bool)
+        else None,
         envelope=envelope,
     )

@@ -1,7 +1,8 @@
 """Pictures as bytes: what they are, and how they are sent. Bytes in, bytes out; no file is opened here.
 
-As they are where the API takes their format (contract.md 2.7: png, jpeg, webp, gif), or re-encoded as KVV does. A picture is hostile
-data: only the formats below are decoded, bombs are refused before their pixels are, and whatever Pillow raises is one line.
+As they are where the API takes their format (contract.md 2.7: png, jpeg, webp, gif), or re-encoded as KVV does. A
+picture is hostile data: only the formats below are decoded, bombs are refused before their pixels are, and whatever
+Pillow raises is one line.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 #: Pillow's own bound for a picture that it finds suspicious; the largest of the public sets has 35 million
 MAX_PIXELS = 89_478_485
 MAX_BYTES = 100 << 20
-#: bytes encoded at once, a multiple of three: base64 holds the interpreter's lock, and other threads have streams to read
+#: bytes encoded at once, a multiple of three: base64 holds the interpreter's lock, and other threads have streams to
+#: read
 BASE64_PIECE = 3 << 16
 
-#: Pillow's names of the formats that are decoded at all (never those that run other programs), and what the API calls them
+#: Pillow's names of the formats that are decoded at all (never those that run other programs), and what the API calls
+#: them
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg", "WEBP": "image/webp", "GIF": "image/gif"}
 DECODED = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 #: modes that a JPEG holds and that every decoder shows alike
@@ -58,25 +61,35 @@ class Encoded:
 def inspect(data: bytes) -> ImageFacts:
     """What the header says, and the checksums where the format has some; the pixels are not decoded. ImageError."""
     with _opened(data) as picture:
-        facts = ImageFacts(media=SENT_AS_IS.get(picture.format or "", "image/png"), width=picture.width, height=picture.height, mode=picture.mode)
+        facts = ImageFacts(
+            media=SENT_AS_IS.get(picture.format or "", "image/png"),
+            width=picture.width,
+            height=picture.height,
+            mode=picture.mode,
+        )
         picture.verify()
     return facts
 
 
 def encoded(data: bytes, form: PictureForm) -> Encoded:
-    """The bytes to send. Every picture is decoded first: one that cannot be would be refused, and the vendor accused of it. ImageError.
+    """The bytes to send. Every picture is decoded first: one that cannot be would be refused, and the vendor accused of
+    it. ImageError.
 
-    AS_IS: unchanged, but formats that the API does not take become PNG. KVV_JPEG: JPEG with Pillow's defaults (quality 75); modes
-    with transparency or a palette become RGB, so that transparent pixels show the colour beneath, mostly black; modes on which KVV's
-    code fails (CMYK, 16 bits, floats) become what they look like.
+    AS_IS: unchanged, but formats that the API does not take become PNG. KVV_JPEG: JPEG with Pillow's defaults (quality
+    75); modes with transparency or a palette become RGB, so that transparent pixels show the colour beneath, mostly
+    black; modes on which KVV's code fails (CMYK, 16 bits, floats) become what they look like.
     """
     with _opened(data) as picture:
         picture.load()
         if form is PictureForm.KVV_JPEG:
-            return Encoded(media="image/jpeg", data=_saved(picture if picture.mode in _JPEG_MODES else eight_bits(picture), "JPEG"))
+            return Encoded(
+                media="image/jpeg", data=_saved(picture if picture.mode in _JPEG_MODES else eight_bits(picture), "JPEG")
+            )
         media = SENT_AS_IS.get(picture.format or "")
         if media is None:
-            return Encoded(media="image/png", data=_saved(picture if picture.mode in _PNG_MODES else eight_bits(picture), "PNG"))
+            return Encoded(
+                media="image/png", data=_saved(picture if picture.mode in _PNG_MODES else eight_bits(picture), "PNG")
+            )
     return Encoded(media=media, data=data)
 
 
@@ -88,7 +101,9 @@ def data_url(picture: Encoded) -> bytes:
 
 
 def eight_bits(picture: Image) -> Image:
-    """RGB or L from any mode. Integer and float grey values are scaled by what they seem to range over: Pillow itself would clip them."""
+    """RGB or L from any mode. Integer and float grey values are scaled by what they seem to range over: Pillow itself
+    would clip them.
+    """
     if not picture.mode.startswith(("I", "F")):
         return picture.convert("RGB")
     grey = picture.convert("F")
@@ -124,12 +139,15 @@ def _opened(data: bytes) -> Iterator[Image]:
         raise ImageError("is empty")
     if len(data) > MAX_BYTES:
         raise ImageError(f"has more than {MAX_BYTES} bytes")
-    # as an error the warning comes before any pixel; it is Pillow's alone, and nobody else in this process opens pictures
+    # as an error the warning comes before any pixel; it is Pillow's alone, and nobody else in this process opens
+    # pictures
     warnings.simplefilter("error", pillow.DecompressionBombWarning)
     try:
         with pillow.open(io.BytesIO(data), formats=DECODED) as picture:
             if picture.width * picture.height > MAX_PIXELS:
-                raise ImageError(f"has {picture.width} x {picture.height} pixels, more than {MAX_PIXELS}: a decompression bomb?")
+                raise ImageError(
+                    f"has {picture.width} x {picture.height} pixels, more than {MAX_PIXELS}: a decompression bomb?"
+                )
             yield picture
     except ImageError:
         raise

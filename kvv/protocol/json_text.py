@@ -108,5 +108,7 @@ def _leniently(data: bytes) -> object:
 
 
 def _bounded_int(digits: str) -> int | float:
-    """What no float can hold is read as a float of that size is, infinite; no count in this protocol has more than twenty digits."""
+    """What no float can hold is read as a float of that size is, infinite; no count in this protocol has more than
+    twenty digits.
+    """
     return int(digits) if len(digits) < 309 else float(digits)

@@ -53,8 +53,8 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """``body_bytes`` bounds a body, ``text_bytes`` the text of a stream (no model writes four million tokens), ``event_bytes`` one event,
-    ``kept_frames_bytes`` the frames kept for the store."""
+    """``body_bytes`` bounds a body, ``text_bytes`` the text of a stream (no model writes four million tokens),
+    ``event_bytes`` one event, ``kept_frames_bytes`` the frames kept for the store."""
 
     body_bytes: int = 64 * MIB
     text_bytes: int = 16 * MIB
@@ -113,7 +113,9 @@ class Reader:
         redact: Redact | None,
         steady: bool = True,
     ) -> None:
-        """``redact`` maps stored bytes to what may be stored; ``steady`` False takes every frame the long way (for tests)."""
+        """``redact`` maps stored bytes to what may be stored; ``steady`` False takes every frame the long way (for
+        tests).
+        """
         self._identity, self._attempt, self._request, self._started = identity, attempt, request, started
         self._rules = rules
         self._keep = keep_frames
@@ -129,7 +131,8 @@ class Reader:
         self._streaming: bool | None = None
         self._pieces: list[bytes] = []
         self._pieces_size = 0
-        #: grows with every packet that says something: events with data, bytes of a body that are no blanks; not with comments
+        #: grows with every packet that says something: events with data, bytes of a body that are no blanks; not with
+        #: comments
         self.said = 0
         self._bytes = 0
         self._open_body = False
@@ -177,7 +180,9 @@ class Reader:
         return self._decoder.characters <= self._text_limit or self._too_large("text", self._text_limit)
 
     def finish(self, *, fault: Fault | None, total_ms: float, close_delimited: bool = False) -> Received:
-        """The end. ``close_delimited``: only the closing of the connection marked the end, so a missing end is a cut, not a violation."""
+        """The end. ``close_delimited``: only the closing of the connection marked the end, so a missing end is a cut,
+        not a violation.
+        """
         if self._streaming is None and self._pieces:
             self._streaming = self._is_stream(b"".join(self._pieces)) or False
             if self._streaming:
@@ -264,7 +269,9 @@ class Reader:
                 return
         around = envelope(frame.data, field)
         if around is not None:
-            self._steady = Steady(around, pieces, None if slot is None else slot.frames, None if slot is None else slot.texts)
+            self._steady = Steady(
+                around, pieces, None if slot is None else slot.frames, None if slot is None else slot.texts
+            )
 
     def _keep_frames(self, frames: list[Frame]) -> None:
         for frame in frames:
@@ -313,17 +320,27 @@ class Reader:
             return None
         if self._status != 200:
             broken = self._open_body and observation.shape is Shape.NOT_JSON
-            return Fault(kind=FaultKind.CUT, detail="closed before the body's end", after_content=True) if broken else None
+            return (
+                Fault(kind=FaultKind.CUT, detail="closed before the body's end", after_content=True) if broken else None
+            )
         if self._streaming:
             ended = self._decoder.done or self._decoder.finished or observation.error is not None
-            return None if ended else Fault(kind=FaultKind.CUT, detail="closed before finish_reason and [DONE]", after_content=self._bytes > 0)
+            return (
+                None
+                if ended
+                else Fault(
+                    kind=FaultKind.CUT, detail="closed before finish_reason and [DONE]", after_content=self._bytes > 0
+                )
+            )
         if self._bytes == 0 or (self._open_body and observation.shape is Shape.NOT_JSON):
             return Fault(kind=FaultKind.CUT, detail="closed before the body's end", after_content=self._bytes > 0)
         return None
 
     # --- the result ------------------------------------------------------------------------------------
 
-    def _received(self, observation: Observation, findings: tuple[Finding, ...], fault: Fault | None, total_ms: float) -> Received:
+    def _received(
+        self, observation: Observation, findings: tuple[Finding, ...], fault: Fault | None, total_ms: float
+    ) -> Received:
         frames = tuple(self._frames)
         if not self._frames_kept and self._rules is not None:
             frames = self._with_objected(frames, self._rules.objected())
@@ -370,7 +387,8 @@ class Reader:
         return Upstream(provider=provider, system_fingerprint=self._decoder.system_fingerprint, model=observation.model)
 
 
-#: x-provider, x-inference-provider, x-openrouter-provider, x-provider-name: no header of a provider's deploys, requests or latencies
+#: x-provider, x-inference-provider, x-openrouter-provider, x-provider-name: no header of a provider's deploys, requests
+#: or latencies
 _PROVIDER_HEADER = re.compile(r"(?:^|[-_])provider(?:[-_]name)?$")
 
 #: rules that miss something at a stream's very end
@@ -378,10 +396,15 @@ END_RULES = frozenset({"stream/done", "usage/tail-frame", "usage/missing"})
 
 
 def without_a_known_end(findings: tuple[Finding, ...], *, done: bool) -> tuple[Finding, ...]:
-    """Where only the closing connection ended a stream, a cut after finish_reason looks like a missing end: no must rests on that."""
+    """Where only the closing connection ended a stream, a cut after finish_reason looks like a missing end: no must
+    rests on that.
+    """
     if done:
         return findings
-    return tuple(replace(one, level=Level.SHOULD) if one.rule in END_RULES and one.level is Level.MUST else one for one in findings)
+    return tuple(
+        replace(one, level=Level.SHOULD) if one.rule in END_RULES and one.level is Level.MUST else one
+        for one in findings
+    )
 
 
 def _usage_headers(headers: Iterable[tuple[str, str]], decoder: Decoder) -> None:
@@ -403,7 +426,8 @@ def _is_usage_header(name: str, value: str) -> bool:
 def reread(exchange: Exchange, request: Request, rules: Rules | None, *, json_depth: int = 200) -> Received:
     """Decode and judge a stored exchange again; redaction was done before storing.
 
-    Exact only while ``exchange.frames_kept``, and but for what never became a frame: an unterminated last event, blank events.
+    Exact only while ``exchange.frames_kept``, and but for what never became a frame: an unterminated last event, blank
+    events.
     """
     decoder = Decoder()
     if rules is not None and exchange.status is not None:

@@ -20,9 +20,23 @@ class EventStream:
     """
 
     __slots__ = (
-        "_after_cr", "_begun", "_data", "_data_size", "_event", "_idle", "_limit", "_partial", "_partial_size",
-        "comments", "count", "empty_after_id", "fields", "id_seen", "overflow", "unterminated",
-    )  # fmt: skip
+        "_after_cr",
+        "_begun",
+        "_data",
+        "_data_size",
+        "_event",
+        "_idle",
+        "_limit",
+        "_partial",
+        "_partial_size",
+        "comments",
+        "count",
+        "empty_after_id",
+        "fields",
+        "id_seen",
+        "overflow",
+        "unterminated",
+    )
 
     def __init__(self, event_bytes: int = 16 << 20) -> None:
         self._limit = event_bytes
@@ -67,7 +81,9 @@ class EventStream:
             data = data[start:]
         if not self.overflow and data:
             self._lines(data, offset_ms, frames)
-            self._idle = self._begun and not (self._partial or self._data or self._event or self._after_cr or self.overflow)
+            self._idle = self._begun and not (
+                self._partial or self._data or self._event or self._after_cr or self.overflow
+            )
         return frames
 
     def _lines(self, data: bytes, offset_ms: float, frames: list[Frame]) -> None:

@@ -17,7 +17,10 @@ from kvv.core import Frame
 _SENTINEL = "kvv\x01steady"
 _SENTINEL_JSON = orjson.dumps(_SENTINEL)
 _REST_OF_STRING = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
-_KEYS = {name: re.compile(rb'"' + name.encode() + rb'"[ \t]*:[ \t]*"') for name in ("content", "reasoning_content", "reasoning", "arguments")}
+_KEYS = {
+    name: re.compile(rb'"' + name.encode() + rb'"[ \t]*:[ \t]*"')
+    for name in ("content", "reasoning_content", "reasoning", "arguments")
+}
 #: a key looked for more often than this in one frame is not the delta's
 _TRIES = 4
 
@@ -31,7 +34,9 @@ class Steady:
 
     __slots__ = ("_prefix", "_rest", "_start", "_suffix", "frames", "fresh", "hits", "pieces", "texts")
 
-    def __init__(self, around: tuple[bytes, bytes], pieces: list[str], frames: list[Frame] | None, texts: list[str] | None) -> None:
+    def __init__(
+        self, around: tuple[bytes, bytes], pieces: list[str], frames: list[Frame] | None, texts: list[str] | None
+    ) -> None:
         self._prefix, self._suffix = around
         # the string's own quotes belong to it
         self._start = len(self._prefix) - 1
@@ -63,7 +68,8 @@ class Steady:
 
 
 def envelope(data: bytes, field: str) -> tuple[bytes, bytes] | None:
-    """The bytes before and after ``choices[0].delta``'s string ``field`` (for ``arguments`` of its one tool call); None where they cannot be told.
+    """The bytes before and after ``choices[0].delta``'s string ``field`` (for ``arguments`` of its one tool call); None
+    where they cannot be told.
 
     The first end with the string's opening quote, the second begin with its closing quote.
     """

@@ -9,7 +9,8 @@ _END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
 
 def visible(answer: str) -> str:
-    """The answer without a whole think block at its beginning; inspect-ai, under which KVV runs, splits one off before scoring.
+    """The answer without a whole think block at its beginning; inspect-ai, under which KVV runs, splits one off before
+    scoring.
 
     A block that never ends stays: whether an answer is in it is for the scorer to find out.
     """

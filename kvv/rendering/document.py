@@ -1,7 +1,8 @@
 """Reports that are not about one run (comparison, gate, leaderboard, history): title, notes, tables, excerpts.
 
-A verb builds a ``Document``; the functions here turn it into Markdown, HTML and CSV, ``terminal.py`` into a terminal's text. Every
-number measured is an ``Estimate``, which carries its interval and n. Texts may be hostile and of any length: they are made harmless here.
+A verb builds a ``Document``; the functions here turn it into Markdown, HTML and CSV, ``terminal.py`` into a terminal's
+text. Every number measured is an ``Estimate``, which carries its interval and n. Texts may be hostile and of any
+length: they are made harmless here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ EXCERPT = 1_200
 
 
 class Unit(StrEnum):
-    """How a number is written: a share as per cent, a difference of shares as points, milliseconds, tokens/s, tokens, dollars."""
+    """How a number is written: a share as per cent, a difference of shares as points, milliseconds, tokens/s, tokens,
+    dollars.
+    """
 
     SHARE = "%"
     POINTS = "points"
@@ -41,9 +44,11 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A measured number. ``low`` and ``high`` are its 95 % interval unless the column says otherwise; ``n`` is what it rests on.
+    """A measured number. ``low`` and ``high`` are its 95 % interval unless the column says otherwise; ``n`` is what it
+    rests on.
 
-    ``exact``: a count or a sum that has no interval; ``bare``: a number that somebody else states without interval and n.
+    ``exact``: a count or a sum that has no interval; ``bare``: a number that somebody else states without interval and
+    n.
     """
 
     value: float | None
@@ -62,7 +67,11 @@ class Estimate:
             return number
         if self.exact:
             return f"{number} (n {self.n})"
-        interval = "[–]" if self.low is None or self.high is None else f"[{written(self.low, self.unit)}, {written(self.high, self.unit)}]"
+        interval = (
+            "[–]"
+            if self.low is None or self.high is None
+            else f"[{written(self.low, self.unit)}, {written(self.high, self.unit)}]"
+        )
         return f"{number} {interval} n {self.n}"
 
 
@@ -131,7 +140,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """``outcome`` colours the head: pass, fail, inconclusive, error or "" for none. ``excerpt`` bounds each excerpt's text, in characters."""
+    """``outcome`` colours the head: pass, fail, inconclusive, error or "" for none. ``excerpt`` bounds each excerpt's
+    text, in characters.
+    """
 
     title: str
     lead: tuple[str, ...] = ()
@@ -160,7 +171,9 @@ SPARK = 60
 
 
 def sparkline(chart: Chart) -> str:
-    """One line: title, bars from the lowest to the highest value, a stroke before each change, the ends of the scale."""
+    """One line: title, bars from the lowest to the highest value, a stroke before each change, the ends of the
+    scale.
+    """
     points = chart.points[-SPARK:]
     values = [estimate.value for _, estimate in points if estimate.value is not None]
     if not values:
@@ -171,7 +184,10 @@ def sparkline(chart: Chart) -> str:
     for i, (_, estimate) in enumerate(points):
         place = 0.5 if high == low else ((estimate.value or low) - low) / (high - low)
         bars += ("|" if i in cut else "") + (" " if estimate.value is None else BARS[min(7, int(8 * place))])
-    return f"{chart.title}: {bars} {written(low, chart.unit)} to {written(high, chart.unit)} {chart.unit.value}, n {len(values)} runs"
+    return (
+        f"{chart.title}: {bars} {written(low, chart.unit)} to {written(high, chart.unit)} {chart.unit.value}, n"
+        f" {len(values)} runs"
+    )
 
 
 # --- Markdown ----------------------------------------------------------------------------------------
@@ -207,8 +223,8 @@ def _markdown_table(table: Table) -> str:
 def csv_text(document: Document) -> str:
     """All tables, one below the other, each line beginning with its table's name; RFC 4180 with \\n line ends.
 
-    An estimate becomes four columns: value, low, high, n, in its own unit (shares from 0 to 1). A text that a spreadsheet would run as a
-    formula gets a leading apostrophe.
+    An estimate becomes four columns: value, low, high, n, in its own unit (shares from 0 to 1). A text that a
+    spreadsheet would run as a formula gets a leading apostrophe.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -265,7 +281,10 @@ def html(document: Document) -> str:
             excerpt_limit=document.excerpt,
             script=Markup(script),  # noqa: S704 our own files, not data
             style=Markup(source("style.css.j2")),  # noqa: S704
-            csp=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+            csp=(
+                f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none';"
+                " form-action 'none'"
+            ),
         )
     )
 
@@ -273,11 +292,18 @@ def html(document: Document) -> str:
 def _drawn(table: Table) -> list[list[tuple[str, _Figure | None]]]:
     """Each cell's text and, for an estimate with an interval, its plot on the column's common scale."""
     scales = [_scale([row[i] for row in table.rows]) for i in range(len(table.columns))]
-    return [[(text_of(value), _figure(value, scale)) for value, scale in zip(row, scales, strict=True)] for row in table.rows[:ROWS]]
+    return [
+        [(text_of(value), _figure(value, scale)) for value, scale in zip(row, scales, strict=True)]
+        for row in table.rows[:ROWS]
+    ]
 
 
 def _scale(values: Sequence[Value]) -> tuple[float, float] | None:
-    found = [v for v in values if isinstance(v, Estimate) and v.low is not None and v.high is not None and v.unit in (Unit.SHARE, Unit.POINTS)]
+    found = [
+        v
+        for v in values
+        if isinstance(v, Estimate) and v.low is not None and v.high is not None and v.unit in (Unit.SHARE, Unit.POINTS)
+    ]
     if len(found) < 1:
         return None
     ends = [x for v in found for x in (v.low, v.high) if x is not None]
@@ -287,7 +313,13 @@ def _scale(values: Sequence[Value]) -> tuple[float, float] | None:
 
 
 def _figure(value: Value, scale: tuple[float, float] | None) -> _Figure | None:
-    if scale is None or not isinstance(value, Estimate) or value.value is None or value.low is None or value.high is None:
+    if (
+        scale is None
+        or not isinstance(value, Estimate)
+        or value.value is None
+        or value.low is None
+        or value.high is None
+    ):
         return None
     if value.unit not in (Unit.SHARE, Unit.POINTS):
         return None
@@ -296,7 +328,12 @@ def _figure(value: Value, scale: tuple[float, float] | None) -> _Figure | None:
     def at(x: float) -> float:
         return round(100 * (min(max(x, low), high) - low) / (high - low), 2)
 
-    return _Figure(low=at(value.low), high=at(value.high), value=at(value.value), zero=at(0.0) if value.unit is Unit.POINTS else None)
+    return _Figure(
+        low=at(value.low),
+        high=at(value.high),
+        value=at(value.value),
+        zero=at(0.0) if value.unit is Unit.POINTS else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +385,13 @@ def _plotted(chart: Chart) -> _Plotted | None:
         for i, (name, e, value) in enumerate(known)
     )
     marks = tuple((round(10 + step * (mark.index - 0.5), 2), mark.text) for mark in chart.marks)
-    return _Plotted(points=points, marks=marks, top=written(high, chart.unit), bottom=written(low, chart.unit), label=sparkline(chart))
+    return _Plotted(
+        points=points,
+        marks=marks,
+        top=written(high, chart.unit),
+        bottom=written(low, chart.unit),
+        label=sparkline(chart),
+    )
 
 
 @cache

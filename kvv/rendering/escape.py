@@ -1,7 +1,8 @@
 """Making hostile text harmless: bounded, no control characters, no way out of the format it stands in.
 
 ``str.isprintable`` decides what may stand: it is false for control and format characters (ANSI escapes, bidi
-controls, zero-width characters), lone surrogates, private and unassigned code points and odd blanks. They are shown as escapes.
+controls, zero-width characters), lone surrogates, private and unassigned code points and odd blanks. They are shown as
+escapes.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ def plain(text: object, limit: int = LINE_LIMIT) -> str:
 def block(text: object, limit: int = TEXT_LIMIT) -> str:
     """Harmless text of several lines: newline and tab stay, everything else unprintable is an escape."""
     lines = bounded(str(text), limit).replace("\r\n", "\n").split("\n")
-    return "\n".join(line if line.replace("\t", "").isprintable() else "".join(ch if ch == "\t" else _visible(ch) for ch in line) for line in lines)
+    return "\n".join(
+        line if line.replace("\t", "").isprintable() else "".join(ch if ch == "\t" else _visible(ch) for ch in line)
+        for line in lines
+    )
 
 
 def jsonable(value: Any, limit: int = TEXT_LIMIT, depth: int = 0) -> Any:
-    """A JSON-like copy: strings bounded and free of lone surrogates and NUL, numbers finite (else null), nesting and lists bounded."""
+    """A JSON-like copy: strings bounded and free of lone surrogates and NUL, numbers finite (else null), nesting and
+    lists bounded.
+    """
     match value:
         case None | bool() | int():
             return value
@@ -75,8 +81,9 @@ _ENTITIES = {"<": "&lt;", "&": "&amp;", "@": "&#64;"}
 
 
 def cell(text: object, limit: int = LINE_LIMIT) -> str:
-    """A Markdown table cell or the text of a line: one line that is shown as it is, with a backslash only where a character would mean
-    something. HTML, entities and mentions are written as entities, which no reader of Markdown takes for anything else."""
+    """A Markdown table cell or the text of a line: one line that is shown as it is, with a backslash only where a
+    character would mean something. HTML, entities and mentions are written as entities, which no reader of Markdown
+    takes for anything else."""
     line = plain(text, limit).strip()
     escaped = _MEANS.sub(lambda m: _ENTITIES.get(m[0], f"\\{m[0]}"), line)
     first = _BEGINS.match(escaped)

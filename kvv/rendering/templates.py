@@ -19,7 +19,11 @@ def source(name: str, package: str = "kvv.rendering") -> str:
 def environment(sources: Mapping[str, str], filters: Mapping[str, Callable[..., Any]]) -> Environment:
     """Templates by name, over ``sources`` (name -> text), with ``filters`` beside Jinja's own."""
     made = Environment(
-        loader=DictLoader(dict(sources)), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=DictLoader(dict(sources)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters |= filters
     return made

@@ -1,4 +1,6 @@
-"""Tables of a run: ``tables`` for pandas, ``render`` as one CSV of the quality rows, ``render_table`` for the others."""
+"""Tables of a run: ``tables`` for pandas, ``render`` as one CSV of the quality rows, ``render_table`` for the
+others.
+"""
 
 from __future__ import annotations
 

@@ -93,12 +93,20 @@ def write_suite_files(store: Store, folder: Path) -> None:
     meta = store.meta()
     stopped = stopped_suites(meta)
     for recorded in recorded_suites(meta):
-        pairs = PlannedVerdicts(store, recorded.suite.id, blocked=False, why="", asked_only=recorded.suite.id in stopped)
-        results = (Result(case=case, verdict=verdict, replies=partial(store.replies, case.id, case.sample)) for case, verdict in pairs)
+        pairs = PlannedVerdicts(
+            store, recorded.suite.id, blocked=False, why="", asked_only=recorded.suite.id in stopped
+        )
+        results = (
+            Result(case=case, verdict=verdict, replies=partial(store.replies, case.id, case.sample))
+            for case, verdict in pairs
+        )
         for name, content in recorded.suite.files(results, recorded.context):
             path = folder / name
             if not path.parent.resolve().is_relative_to(folder.resolve()):
-                raise ConfigError(f"RUN: {recorded.suite.id} has a file that would be written outside of the run's folder: {name!r:.100}")
+                raise ConfigError(
+                    f"RUN: {recorded.suite.id} has a file that would be written outside of the run's folder:"
+                    f" {name!r:.100}"
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, content, "replace")
 
@@ -130,7 +138,9 @@ def tell_github(commands: str, summary: str) -> None:
 
 def _asked(entry: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """How a suite was asked: its settings, and which programs stood between the model and its score."""
-    return {name: entry["settings"].get(name) for name in ASKED} | programs(case for case, _ in store.cases(entry["id"]))
+    return {name: entry["settings"].get(name) for name in ASKED} | programs(
+        case for case, _ in store.cases(entry["id"])
+    )
 
 
 def check_reference(config: RunConfig) -> None:
@@ -139,11 +149,15 @@ def check_reference(config: RunConfig) -> None:
         try:
             check_writable(Path(config.as_reference))
         except OSError as error:
-            raise ConfigError(f"--as-reference: cannot write {config.as_reference}: {error.strerror or error}") from error
+            raise ConfigError(
+                f"--as-reference: cannot write {config.as_reference}: {error.strerror or error}"
+            ) from error
 
 
 def _referenced(path: Path, store: Store, view: RunView, folder: Path) -> int:
-    """Writes the reference and says so, last of all; the run's exit code, or 2 where no reference came of a run that passed."""
+    """Writes the reference and says so, last of all; the run's exit code, or 2 where no reference came of a run that
+    passed.
+    """
     code = view.run.exit_code
     try:
         written = write_as_reference(path, store, view)
@@ -156,8 +170,14 @@ def _referenced(path: Path, store: Store, view: RunView, folder: Path) -> int:
             raise WriteError(wrong) from error
         _tell(f"{wrong}; the run is kept: `kvv resume {shlex.quote(str(folder))}` writes it again")
         return EXIT_USAGE
-    held = ", ".join(f"{suite.suite} ({suite.usable} of {suite.samples} samples, {suite.cases} cases)" for suite in written)
-    about = f"; exit code {code} is this run's own verdict ({view.decision.outcome.value}), which a reference does not need" if code else ""
+    held = ", ".join(
+        f"{suite.suite} ({suite.usable} of {suite.samples} samples, {suite.cases} cases)" for suite in written
+    )
+    about = (
+        f"; exit code {code} is this run's own verdict ({view.decision.outcome.value}), which a reference does not need"
+        if code
+        else ""
+    )
     _tell(f"wrote the reference {path}: {held}{about}")
     return code
 
@@ -175,7 +195,9 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> list[Written]
         pair
         for recorded in recorded_suites(meta)
         if recorded.suite.kind is SuiteKind.BENCHMARK
-        for pair in PlannedVerdicts(store, recorded.suite.id, blocked=False, why="", asked_only=recorded.suite.id in stopped)
+        for pair in PlannedVerdicts(
+            store, recorded.suite.id, blocked=False, why="", asked_only=recorded.suite.id in stopped
+        )
     )
     digests = {entry["id"]: entry["dataset"]["sha256"] for entry in meta["suites"] if entry["dataset"]}
     header = Header(

@@ -32,7 +32,9 @@ def summary(text: str) -> str:
 
 
 def workflow_commands(view: RunView) -> str:
-    """Workflow commands for standard output: errors for what failed, warnings for what is open, notices for what is degraded or waived."""
+    """Workflow commands for standard output: errors for what failed, warnings for what is open, notices for what is
+    degraded or waived.
+    """
     errors, warnings, notices = [], [], [("kvv", view.decision.headline)]
     for gate in view.decision.gates:
         match gate.decision:
@@ -42,14 +44,20 @@ def workflow_commands(view: RunView) -> str:
                 warnings.append((gate.id, gate.reason))
             case _ if gate.degraded or gate.reason.startswith("waived:"):
                 notices.append((gate.id, gate.reason))
-    warnings += [(f"waiver {w.state}", f"{w.case} ({w.owner}, {w.expires})") for w in view.decision.waivers if w.state != "used"]
+    warnings += [
+        (f"waiver {w.state}", f"{w.case} ({w.owner}, {w.expires})") for w in view.decision.waivers if w.state != "used"
+    ]
     return commands(errors=errors, warnings=warnings, notices=notices)
 
 
 def commands(*, errors: Sequence[Note], warnings: Sequence[Note], notices: Sequence[Note]) -> str:
-    """(title, message) pairs as workflow commands, one a line, at most as many of each kind as a step may have; any text is harmless in them."""
+    """(title, message) pairs as workflow commands, one a line, at most as many of each kind as a step may have; any
+    text is harmless in them.
+    """
     kinds = (("error", errors), ("warning", warnings), ("notice", notices))
-    return "".join(f"{_command(kind, title, message)}\n" for kind, notes in kinds for title, message in notes[:ANNOTATIONS])
+    return "".join(
+        f"{_command(kind, title, message)}\n" for kind, notes in kinds for title, message in notes[:ANNOTATIONS]
+    )
 
 
 def _command(kind: str, title: str, message: str) -> str:

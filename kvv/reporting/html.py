@@ -1,7 +1,8 @@
 """report.html: one self-contained file, no outside resource, light and dark.
 
-jinja2 autoescapes every value; ``plain`` and ``block`` make control and bidi characters visible first, and a content security
-policy allows only this file's own script by its hash, so that text of a hostile answer stays text even if an escape were missed.
+jinja2 autoescapes every value; ``plain`` and ``block`` make control and bidi characters visible first, and a content
+security policy allows only this file's own script by its hash, so that text of a hostile answer stays text even if an
+escape were missed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _SHARED = ("macros.html.j2", "style.css.j2", "script.js.j2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Positions in percent of the plot's width; ``reference`` and ``bar`` (reference less margin) are None where there are none."""
+    """Positions in percent of the plot's width; ``reference`` and ``bar`` (reference less margin) are None where there
+    are none.
+    """
 
     low: float
     high: float
@@ -47,7 +50,9 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row of the lists; ``texts`` are (title, text) pairs, empty for a row without detail. ``above``: it stands above with its texts."""
+    """One row of the lists; ``texts`` are (title, text) pairs, empty for a row without detail. ``above``: it stands
+    above with its texts.
+    """
 
     id: str
     anchor: str
@@ -67,7 +72,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All cases of one suite and outcome; ``left_out`` are not listed in this list, ``unlisted`` of them in no list of this file."""
+    """All cases of one suite and outcome; ``left_out`` are not listed in this list, ``unlisted`` of them in no list of
+    this file.
+    """
 
     suite: str
     outcome: str
@@ -81,7 +88,9 @@ def render(view: RunView) -> str:
     """The page; the same view gives the same bytes."""
     script = source("script.js.j2")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    contract = [g for g in view.decision.gates if g.id.split("/", 1)[0] not in view.benchmarks and g not in view.service]
+    contract = [
+        g for g in view.decision.gates if g.id.split("/", 1)[0] not in view.benchmarks and g not in view.service
+    ]
     quality = [g for g in view.decision.gates if g.id.split("/", 1)[0] in view.benchmarks]
     page = _environment().get_template(_PAGE)
     return page.render(
@@ -93,18 +102,27 @@ def render(view: RunView) -> str:
         contract=contract,
         quality={g.id: g for g in quality},
         rows=[(stat, _plot(stat), _breakdown(stat)) for stat in view.decision.stats],
-        instances=[(stat, lines[:LISTED], len(lines) - LISTED) for stat in view.decision.stats if (lines := lines_of(stat))],
+        instances=[
+            (stat, lines[:LISTED], len(lines) - LISTED) for stat in view.decision.stats if (lines := lines_of(stat))
+        ],
         instance_columns=list(COLUMNS),
         findings=[(f, _anchor("rule", f.rule)) for f in _ranked(view.decision.findings)],
         failed=(failed := _failed(view)),
         listings=_listings(view, {case.anchor for case in failed.rows}),
         timing=_timing_rows(view),
         shown_metric=shown_metric,
-        comparability=[(s, sorted((k, v) for k, v in s.comparability.items() if v is not None)) for s in view.decision.stats if s.primary],
+        comparability=[
+            (s, sorted((k, v) for k, v in s.comparability.items() if v is not None))
+            for s in view.decision.stats
+            if s.primary
+        ],
         # our own files, not data
         script=Markup(script),  # noqa: S704
         style=Markup(source("style.css.j2")),  # noqa: S704
-        csp=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        csp=(
+            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action"
+            " 'none'"
+        ),
     )
 
 
@@ -116,7 +134,9 @@ def _environment() -> Environment:
 
 def _anchor(kind: str, name: str) -> str:
     """A fragment that survives being a link: no blanks, nothing but URL-safe characters."""
-    short = name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    short = (
+        name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    )
     return f"{kind}-{quote(short, safe='/._-', errors='replace')}"
 
 
@@ -158,8 +178,18 @@ def _breakdown(stat: Stat) -> list[tuple[str, str, str]]:
         if name == KEY:
             continue
         if isinstance(value, dict) and "value" in value:
-            counted = f"{value.get('n_concluded', '')} of {value['n_planned']}" if "n_planned" in value else str(value.get("n", ""))
-            lines.append((plain(name, 100), percent(value["value"]) if isinstance(value["value"], int | float) else "–", plain(counted, 40)))
+            counted = (
+                f"{value.get('n_concluded', '')} of {value['n_planned']}"
+                if "n_planned" in value
+                else str(value.get("n", ""))
+            )
+            lines.append(
+                (
+                    plain(name, 100),
+                    percent(value["value"]) if isinstance(value["value"], int | float) else "–",
+                    plain(counted, 40),
+                )
+            )
         elif isinstance(value, float):
             lines.append((plain(name, 100), f"{value:.4g}", ""))
         else:
@@ -183,7 +213,11 @@ def _note(row: CheckRow, view: RunView) -> str:
 
 def _case(row: CheckRow, view: RunView, *, detailed: bool) -> Case:
     verdict, case = row.verdict, row.case
-    texts = (("Request", row.request), ("Answer", row.answer), ("Expected", row.expected), ("curl", row.curl)) if detailed else ()
+    texts = (
+        (("Request", row.request), ("Answer", row.answer), ("Expected", row.expected), ("curl", row.curl))
+        if detailed
+        else ()
+    )
     evidence = verdict.evidence[:5] if detailed else ()
     return Case(
         id=plain(row.id, 200),
@@ -197,18 +231,32 @@ def _case(row: CheckRow, view: RunView, *, detailed: bool) -> Case:
         detail=plain(verdict.detail, 600 if detailed else 160),
         requirement=plain(case.requirement, 600) if detailed else "",
         source=plain(case.source, 200) if detailed else "",
-        evidence=tuple((plain(e.exchange + (f" frame {e.frame}" if e.frame is not None else ""), 200), plain(e.excerpt)) for e in evidence),
+        evidence=tuple(
+            (plain(e.exchange + (f" frame {e.frame}" if e.frame is not None else ""), 200), plain(e.excerpt))
+            for e in evidence
+        ),
         texts=tuple((title, block(text, TEXT)) for title, text in texts if text),
     )
 
 
 def _failed(view: RunView) -> Listing:
-    """Contract failures that count, then those that do not, then wrong benchmark answers; the first with their texts."""
+    """Contract failures that count, then those that do not, then wrong benchmark answers; the first with their
+    texts.
+    """
     rows = view.rows(Outcome.FAIL, Outcome.ERROR)
-    rows.sort(key=lambda r: (r.case.suite in view.benchmarks, not view.counts(r), r.verdict.outcome is not Outcome.FAIL))
+    rows.sort(
+        key=lambda r: (r.case.suite in view.benchmarks, not view.counts(r), r.verdict.outcome is not Outcome.FAIL)
+    )
     shown = tuple(_case(r, view, detailed=True) for r in rows[:DETAILED])
     unlisted = sum(u.n for u in view.unlisted if u.outcome in (Outcome.FAIL, Outcome.ERROR))
-    return Listing(suite="", outcome="fail", total=len(rows) + unlisted, rows=shown, left_out=len(rows) - len(shown), unlisted=unlisted)
+    return Listing(
+        suite="",
+        outcome="fail",
+        total=len(rows) + unlisted,
+        rows=shown,
+        left_out=len(rows) - len(shown),
+        unlisted=unlisted,
+    )
 
 
 def _listings(view: RunView, above: Set[str]) -> list[Listing]:
@@ -227,7 +275,16 @@ def _listings(view: RunView, above: Set[str]) -> list[Listing]:
         lines = (_case(r, view, detailed=False) for r in rows[:LISTED])
         shown = tuple(replace(line, above=line.anchor in above) for line in lines)
         total, more = len(rows) + unlisted.get((suite, outcome), 0), unlisted.get((suite, outcome), 0)
-        found.append(Listing(suite=plain(suite, 60), outcome=outcome.value, total=total, rows=shown, left_out=total - len(shown), unlisted=more))
+        found.append(
+            Listing(
+                suite=plain(suite, 60),
+                outcome=outcome.value,
+                total=total,
+                rows=shown,
+                left_out=total - len(shown),
+                unlisted=more,
+            )
+        )
     return found
 
 
@@ -237,9 +294,20 @@ def _listings(view: RunView, above: Set[str]) -> list[Listing]:
 def _timing_rows(view: RunView) -> list[tuple[str, Quantiles]]:
     t = view.timing
     tiers: list[tuple[str, Quantiles | None]] = [
-        (f"– prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"– prompts of {p.low:,} tokens and more", p.ttft_ms)
+        (
+            f"– prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"– prompts of {p.low:,} tokens and more",
+            p.ttft_ms,
+        )
         for p in t.by_prompt_tokens
     ]
-    workloads: list[tuple[str, Quantiles | None]] = [(f"– {name}", q) for name, q in t.itl_by_workload if len(t.itl_by_workload) > 1]
-    rows = [("Time to first token, ms", t.ttft_ms), *tiers, ("Between tokens, ms", t.itl_ms), *workloads, ("Output tokens a second", t.output_tps)]
+    workloads: list[tuple[str, Quantiles | None]] = [
+        (f"– {name}", q) for name, q in t.itl_by_workload if len(t.itl_by_workload) > 1
+    ]
+    rows = [
+        ("Time to first token, ms", t.ttft_ms),
+        *tiers,
+        ("Between tokens, ms", t.itl_ms),
+        *workloads,
+        ("Output tokens a second", t.output_tps),
+    ]
     return [(name, q) for name, q in [*rows, ("End to end, ms", t.e2e_ms)] if q is not None]

@@ -1,4 +1,5 @@
-"""Instances of a suite whose cases are long works (a coding agent): one line each, with a link to the page that tells every step.
+"""Instances of a suite whose cases are long works (a coding agent): one line each, with a link to the page that tells
+every step.
 
 A row's ``breakdown["instances"]`` maps an instance to its facts; ``page`` is a path in the run's folder.
 """
@@ -32,7 +33,9 @@ _PATH = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._~%/-]{1,1000}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """``href`` is relative to the run's folder and safe in an attribute, "" where there is no page; ``cells`` are plain text."""
+    """``href`` is relative to the run's folder and safe in an attribute, "" where there is no page; ``cells`` are plain
+    text.
+    """
 
     name: str
     href: str
@@ -42,7 +45,11 @@ class Line:
 def lines_of(stat: Stat) -> list[Line]:
     """[] for a row without instances."""
     found = stat.breakdown.get(KEY)
-    return [_line(str(name), facts) for name, facts in found.items() if isinstance(facts, Mapping)] if isinstance(found, Mapping) else []
+    return (
+        [_line(str(name), facts) for name, facts in found.items() if isinstance(facts, Mapping)]
+        if isinstance(found, Mapping)
+        else []
+    )
 
 
 def _line(name: str, facts: Mapping[str, Any]) -> Line:
@@ -70,4 +77,10 @@ def told(value: Any) -> str:
     """A table of counts or means in one line: ``submitted 5, loop 1``."""
     if not isinstance(value, Mapping):
         return plain(value, 300)
-    return plain(", ".join(f"{name} {f'{number:.4g}' if isinstance(number, float) else number}" for name, number in value.items()) or "none", 300)
+    return plain(
+        ", ".join(
+            f"{name} {f'{number:.4g}' if isinstance(number, float) else number}" for name, number in value.items()
+        )
+        or "none",
+        300,
+    )

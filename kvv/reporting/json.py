@@ -1,4 +1,6 @@
-"""report.json, version 1: fields may be added, never changed. Its JSON Schema is report.schema.json beside this file."""
+"""report.json, version 1: fields may be added, never changed. Its JSON Schema is report.schema.json beside this
+file.
+"""
 
 from __future__ import annotations
 
@@ -62,13 +64,20 @@ def report(view: RunView) -> dict[str, Any]:
             "model": view.endpoint.model,
             "vendor": view.endpoint.vendor,
             "upstreams": dict(view.endpoint.upstreams),
-            **({"fingerprints": dict(list(view.endpoint.fingerprints.items())[:FINGERPRINTS])} if view.endpoint.fingerprints else {}),
+            **(
+                {"fingerprints": dict(list(view.endpoint.fingerprints.items())[:FINGERPRINTS])}
+                if view.endpoint.fingerprints
+                else {}
+            ),
         },
         "profile": view.profile,
         "surface": view.surface,
         "policy": {"name": view.policy.name, "sha256": view.policy.sha256},
         "waivers": [_waiver(w) for w in decision.waivers],
-        "selected": [{"id": s.id, "title": s.title, "kind": s.kind.value, "skipped": s.skipped, "fixture": s.fixture} for s in view.suites],
+        "selected": [
+            {"id": s.id, "title": s.title, "kind": s.kind.value, "skipped": s.skipped, "fixture": s.fixture}
+            for s in view.suites
+        ],
         "gates": [_gate(g) for g in decision.gates],
         "suites": [_row(s, view) for s in decision.stats],
         "checks": [],
@@ -217,7 +226,10 @@ def _timing(timing: TimingView) -> dict[str, Any]:
     tiers = [{"from": t.low, "to": t.high, **_quantiles(t.ttft_ms)} for t in timing.by_prompt_tokens]
     return {
         "ttft_ms": {**_quantiles(timing.ttft_ms), "by_prompt_tokens": tiers},
-        "itl_ms": {**_quantiles(timing.itl_ms), "by_workload": {name: _quantiles(q) for name, q in timing.itl_by_workload}},
+        "itl_ms": {
+            **_quantiles(timing.itl_ms),
+            "by_workload": {name: _quantiles(q) for name, q in timing.itl_by_workload},
+        },
         "output_tps": _quantiles(timing.output_tps),
         "e2e_ms": _quantiles(timing.e2e_ms),
     }

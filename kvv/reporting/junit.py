@@ -1,9 +1,9 @@
 """JUnit XML: a test suite per contract suite with a test case per case, then the gates.
 
-What is a failure, an error and a skip here: the vendor is wrong and it counts (failure); nothing could be decided, because of us
-(error, type harness-error) or of the network (error, type inconclusive); not claimed, waived, or a failure that does not count
-(skipped, with the reason). Benchmark samples are no test cases, their gates are: one wrong answer is no failed test.
-The order and attributes are those of the common JUnit schema (Ant, Jenkins).
+What is a failure, an error and a skip here: the vendor is wrong and it counts (failure); nothing could be decided,
+because of us (error, type harness-error) or of the network (error, type inconclusive); not claimed, waived, or a
+failure that does not count (skipped, with the reason). Benchmark samples are no test cases, their gates are: one wrong
+answer is no failed test. The order and attributes are those of the common JUnit schema (Ant, Jenkins).
 """
 
 from __future__ import annotations
@@ -46,19 +46,32 @@ def render(view: RunView) -> str:
 def _of_check(row: CheckRow, view: RunView) -> _Item:
     verdict = row.verdict
     parts = [verdict.detail, f"requirement: {row.case.requirement}", f"source: {row.case.source}"]
-    parts += [f"evidence: {e.exchange}{f' frame {e.frame}' if e.frame is not None else ''}: {e.excerpt}" for e in verdict.evidence[:5]]
+    parts += [
+        f"evidence: {e.exchange}{f' frame {e.frame}' if e.frame is not None else ''}: {e.excerpt}"
+        for e in verdict.evidence[:5]
+    ]
     kind, type_ = _kind(verdict.outcome, verdict.reason)
     message = f"{verdict.outcome.value}: {verdict.reason or 'no reason given'}"
     if verdict.outcome is Outcome.FAIL and not view.counts(row):
-        kind, message = "skipped", f"{'waived' if row.waived else f'{row.level.value}-level, shown only'}: {verdict.reason}"
+        kind, message = (
+            "skipped",
+            f"{'waived' if row.waived else f'{row.level.value}-level, shown only'}: {verdict.reason}",
+        )
     return _Item(
-        classname=f"{row.case.suite}.{row.case.area.value}", name=row.id, kind=kind, type=type_, message=message, text="\n".join(filter(None, parts))
+        classname=f"{row.case.suite}.{row.case.area.value}",
+        name=row.id,
+        kind=kind,
+        type=type_,
+        message=message,
+        text="\n".join(filter(None, parts)),
     )
 
 
 def _of_gate(gate: Gate) -> _Item:
     kind, type_ = _kind(gate.decision, gate.reason.split(":")[0])
-    return _Item(classname=f"gates.{gate.area.value}", name=gate.id, kind=kind, type=type_, message=gate.reason, text=gate.method)
+    return _Item(
+        classname=f"gates.{gate.area.value}", name=gate.id, kind=kind, type=type_, message=gate.reason, text=gate.method
+    )
 
 
 def _kind(outcome: Outcome, reason: str) -> tuple[str, str]:
@@ -94,7 +107,12 @@ def _suite(number: int, name: str, items: Iterable[_Item], view: RunView) -> ET.
         },
     )
     properties = ET.SubElement(suite, "properties")
-    for key, value in (("run_id", view.run.run_id), ("model", view.endpoint.model), ("profile", view.profile), ("policy", view.policy.name)):
+    for key, value in (
+        ("run_id", view.run.run_id),
+        ("model", view.endpoint.model),
+        ("profile", view.profile),
+        ("policy", view.policy.name),
+    ):
         ET.SubElement(properties, "property", {"name": key, "value": plain(value, 200)})
     for item in every:
         suite.append(_case(item))

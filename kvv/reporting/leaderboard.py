@@ -50,7 +50,10 @@ def row(view: RunView) -> dict[str, Any]:
             for entry in found["suites"]
             if entry["primary"]
         },
-        "latency": {"ttft_ms_p50": found["timing"]["ttft_ms"]["p50"], "output_tps_p50": found["timing"]["output_tps"]["p50"]},
+        "latency": {
+            "ttft_ms_p50": found["timing"]["ttft_ms"]["p50"],
+            "output_tps_p50": found["timing"]["output_tps"]["p50"],
+        },
         "cost": found["traffic"]["cost"],
         "first_try_success": found["traffic"]["first_try_success"],
     }

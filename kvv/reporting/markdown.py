@@ -1,4 +1,6 @@
-"""report.md: the verdict first, then contract, quality, findings, failures. Every hostile text is a cell or a fenced block."""
+"""report.md: the verdict first, then contract, quality, findings, failures. Every hostile text is a cell or a fenced
+block.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ ROWS = 200
 
 
 def render(view: RunView) -> str:
-    parts = [_head(view), _gates("Contract", view, contract=True), _quality(view), _instances(view), _findings(view), _failed(view)]
+    parts = [
+        _head(view),
+        _gates("Contract", view, contract=True),
+        _quality(view),
+        _instances(view),
+        _findings(view),
+        _failed(view),
+    ]
     parts += [_timing(view), _traffic(view), _waivers(view), _events(view)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -23,7 +32,11 @@ def render(view: RunView) -> str:
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], limit: int = ROWS) -> str:
     """A Markdown table of cells already escaped; says how many rows it leaves out."""
     every = list(rows)
-    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *(f"| {' | '.join(row)} |" for row in every[:limit])]
+    lines = [
+        f"| {' | '.join(header)} |",
+        f"|{'---|' * len(header)}",
+        *(f"| {' | '.join(row)} |" for row in every[:limit]),
+    ]
     return "\n".join(lines) + (f"\n\n... and {len(every) - limit} more." if len(every) > limit else "")
 
 
@@ -34,11 +47,19 @@ def _head(view: RunView) -> str:
         lines.append(f"**{cell(view.trouble)}**")
     facts = [
         f"- endpoint {cell(end.base_url)}, model {cell(end.model)}, vendor {cell(end.vendor)}",
-        f"- profile {cell(view.profile)} ({cell(view.surface)}), policy {cell(view.policy.name)} {cell(view.policy.sha256[:12])}",
-        f"- run {cell(run.run_id)}, {cell(run.started)} to {cell(run.finished)}, kvv {cell(run.kvv_version)}, seed {run.seed}, exit {run.exit_code}",
+        (
+            f"- profile {cell(view.profile)} ({cell(view.surface)}), policy {cell(view.policy.name)}"
+            f" {cell(view.policy.sha256[:12])}"
+        ),
+        (
+            f"- run {cell(run.run_id)}, {cell(run.started)} to {cell(run.finished)}, kvv {cell(run.kvv_version)}, seed"
+            f" {run.seed}, exit {run.exit_code}"
+        ),
     ]
     if end.upstreams:
-        facts.append("- answered by " + ", ".join(f"{cell(name, 80)} ({n})" for name, n in list(end.upstreams.items())[:10]))
+        facts.append(
+            "- answered by " + ", ".join(f"{cell(name, 80)} ({n})" for name, n in list(end.upstreams.items())[:10])
+        )
     if len(end.fingerprints) > 1:
         # a deploy, or a replica each: said, and no verdict
         some = ", ".join(f"{cell(name, 80)} ({n})" for name, n in list(end.fingerprints.items())[:10])
@@ -46,7 +67,9 @@ def _head(view: RunView) -> str:
     if run.partial:
         facts.append("- **partial**: less than the planned sample was asked")
     why = [f"- {cell(reason, 600)}" for reason in decision.why[:20]]
-    return "\n\n".join(["\n\n".join(lines), "\n".join(facts), *(["What kept a pass away:\n\n" + "\n".join(why)] if why else [])])
+    return "\n\n".join(
+        ["\n\n".join(lines), "\n".join(facts), *(["What kept a pass away:\n\n" + "\n".join(why)] if why else [])]
+    )
 
 
 def _gates(title: str, view: RunView, *, contract: bool) -> str:
@@ -69,7 +92,19 @@ def _quality(view: RunView) -> str:
     stats = view.decision.stats
     if not stats:
         return ""
-    header = ["suite", "metric", "value", "95 % interval", "n", "truncated", "worst to best", "KVV", "reference", "margin", "verdict"]
+    header = [
+        "suite",
+        "metric",
+        "value",
+        "95 % interval",
+        "n",
+        "truncated",
+        "worst to best",
+        "KVV",
+        "reference",
+        "margin",
+        "verdict",
+    ]
     body = "## Quality\n\n" + table(header, [stat_cells(s) for s in stats])
     gates = _gates("Quality gates", view, contract=False)
     return body + (f"\n\n{gates.replace('## ', '### ', 1)}" if gates else "")
@@ -97,9 +132,21 @@ def _instances(view: RunView) -> str:
     parts = []
     for stat in view.decision.stats:
         if lines := lines_of(stat):
-            facts = [f"- {cell(name)}: {cell(told(value))}" for name, value in stat.breakdown.items() if name not in (KEY, "repositories", "rule")]
-            rows = [[f"[{cell(line.name)}]({line.href})" if line.href else cell(line.name), *map(cell, line.cells)] for line in lines]
-            parts.append(f"## {cell(view.title(stat.suite))}: instances\n\n" + "\n".join(facts) + "\n\n" + table(["instance", *COLUMNS], rows))
+            facts = [
+                f"- {cell(name)}: {cell(told(value))}"
+                for name, value in stat.breakdown.items()
+                if name not in (KEY, "repositories", "rule")
+            ]
+            rows = [
+                [f"[{cell(line.name)}]({line.href})" if line.href else cell(line.name), *map(cell, line.cells)]
+                for line in lines
+            ]
+            parts.append(
+                f"## {cell(view.title(stat.suite))}: instances\n\n"
+                + "\n".join(facts)
+                + "\n\n"
+                + table(["instance", *COLUMNS], rows)
+            )
     return "\n\n".join(parts)
 
 
@@ -109,10 +156,23 @@ def _findings(view: RunView) -> str:
     rows = []
     for f in view.decision.findings:
         where = "; ".join(
-            f"{cell(e.exchange, 100)}{f' frame {e.frame}' if e.frame is not None else ''}: {cell(e.excerpt, 120)}" for e in f.examples[:2]
+            f"{cell(e.exchange, 100)}{f' frame {e.frame}' if e.frame is not None else ''}: {cell(e.excerpt, 120)}"
+            for e in f.examples[:2]
         )
-        rows.append([f.level.value, cell(f.rule, 80), f.area.value, f"{f.count} in {f.exchanges}", cell(f.kind.value), cell(f.message, 300), where])
-    return "## Findings of the wire rules\n\n" + table(["level", "rule", "area", "count in exchanges", "kind", "message", "examples"], rows)
+        rows.append(
+            [
+                f.level.value,
+                cell(f.rule, 80),
+                f.area.value,
+                f"{f.count} in {f.exchanges}",
+                cell(f.kind.value),
+                cell(f.message, 300),
+                where,
+            ]
+        )
+    return "## Findings of the wire rules\n\n" + table(
+        ["level", "rule", "area", "count in exchanges", "kind", "message", "examples"], rows
+    )
 
 
 def _failed(view: RunView) -> str:
@@ -135,7 +195,12 @@ def _detail(row: CheckRow, view: RunView) -> str:
         f"{cell(verdict.reason)}: {cell(verdict.detail, 600)}",
         f"{row.level.value}: {cell(row.case.requirement, 600)} ({cell(row.case.source, 200)})",
     ]
-    for title, text in (("Request", row.request), ("Answer", row.answer), ("Expected", row.expected), ("curl", row.curl)):
+    for title, text in (
+        ("Request", row.request),
+        ("Answer", row.answer),
+        ("Expected", row.expected),
+        ("curl", row.curl),
+    ):
         if text:
             lines.append(f"{title}:\n\n{fenced(text, 1_500)}")
     return "\n\n".join(lines)
@@ -151,7 +216,9 @@ def _timing(view: RunView) -> str:
         return ""
     rows = [_quantile_cells("time to first token, ms", t.ttft_ms)]
     rows += [
-        _quantile_cells(f"- prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"- prompts from {p.low:,} tokens", p.ttft_ms)
+        _quantile_cells(
+            f"- prompts of {p.low:,} to {p.high:,} tokens" if p.high else f"- prompts from {p.low:,} tokens", p.ttft_ms
+        )
         for p in t.by_prompt_tokens
     ]
     rows += [
@@ -168,14 +235,17 @@ def _traffic(view: RunView) -> str:
     cost = f", ${t.cost:,.2f}" if t.cost is not None else ""
     status = ", ".join(f"{cell(code, 20)}: {n}" for code, n in list(t.status.items())[:20])
     return (
-        f"## Traffic\n\n{t.requests} requests, {t.attempts} attempts, {t.retried} retried, first try {percent(t.first_try_success, 1)} %; "
-        f"{t.prompt_tokens:,} prompt tokens ({t.cached_tokens:,} cached), {t.completion_tokens:,} completion tokens{cost}."
-        + (f"\n\nStatus: {status}." if status else "")
+        f"## Traffic\n\n{t.requests} requests, {t.attempts} attempts, {t.retried} retried, first try"
+        f" {percent(t.first_try_success, 1)} %; {t.prompt_tokens:,} prompt tokens ({t.cached_tokens:,} cached),"
+        f" {t.completion_tokens:,} completion tokens{cost}." + (f"\n\nStatus: {status}." if status else "")
     )
 
 
 def _waivers(view: RunView) -> str:
-    rows = [[w.state, cell(w.case), cell(w.reason), cell(w.owner), cell(w.issue), cell(w.expires)] for w in view.decision.waivers]
+    rows = [
+        [w.state, cell(w.case), cell(w.reason), cell(w.owner), cell(w.issue), cell(w.expires)]
+        for w in view.decision.waivers
+    ]
     return "## Waivers\n\n" + table(["state", "case", "reason", "owner", "issue", "expires"], rows) if rows else ""
 
 

@@ -1,7 +1,8 @@
 """The run as the public verifier would count it: passes at the first try and after its three reruns; then what we add.
 
-The verifier is usually run with ``--reruns 3``: a test that passes once in four tries is green. Here nothing is rerun until it
-passes; what a rerun would have changed is read from the samples that were asked anyway, so this count is a lower bound.
+The verifier is usually run with ``--reruns 3``: a test that passes once in four tries is green. Here nothing is rerun
+until it passes; what a rerun would have changed is read from the samples that were asked anyway, so this count is a
+lower bound.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ RERUNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Cases of one file. ``open``: neither passed nor failed, which the verifier would count as failed or, for refusals, passed."""
+    """Cases of one file. ``open``: neither passed nor failed, which the verifier would count as failed or, for
+    refusals, passed.
+    """
 
     asked: int = 0
     first: int = 0
@@ -57,7 +60,9 @@ def after_reruns(row: CheckRow) -> bool:
     if samples:
         return 1 in samples[: 1 + RERUNS]
     verdict = row.verdict
-    return verdict.outcome is Outcome.PASS or "(1 of 2 samples)" in verdict.detail or verdict.reason == "unstable-refusal"
+    return (
+        verdict.outcome is Outcome.PASS or "(1 of 2 samples)" in verdict.detail or verdict.reason == "unstable-refusal"
+    )
 
 
 def _samples(row: CheckRow) -> list[object]:
@@ -67,13 +72,19 @@ def _samples(row: CheckRow) -> list[object]:
 
 def _lines(view: RunView, mapping: KvvMap) -> Iterator[str]:
     rows = [row for row in view.checks if row.case.suite not in view.benchmarks]
-    yield f"{mapping.source} {mapping.revision}, as this run of {view.endpoint.model} ({view.profile}, {view.surface}) would count there"
+    yield (
+        f"{mapping.source} {mapping.revision}, as this run of {view.endpoint.model} ({view.profile}, {view.surface})"
+        " would count there"
+    )
     yield f"{'':<46}{'ids':>5}{'cases':>7}{'first try':>11}{f'{RERUNS} reruns':>10}{'open':>6}"
     for entry in mapping.file:
         tests = [test for test in mapping.test if test.file == entry.path]
         found = count([row for row in rows if any(test.covers(row.case.id) for test in tests)])
         ids = "-" if entry.ids is None else str(entry.ids)
-        yield f"{entry.path:<46}{ids:>5}{found.asked:>7}{_of(found.first, found.asked):>11}{_of(found.rerun, found.asked):>10}{found.open:>6}"
+        yield (
+            f"{entry.path:<46}{ids:>5}{found.asked:>7}{_of(found.first, found.asked):>11}"
+            f"{_of(found.rerun, found.asked):>10}{found.open:>6}"
+        )
     yield "ids: test ids there; cases: ours that were asked; open: without an answer, hence no verdict here"
     yield from _rerun_only(rows, mapping)
     yield from _uncovered(mapping)

@@ -11,7 +11,9 @@ from kvv.storage.view import RunView
 
 
 def render(view: RunView) -> dict[str, bytes]:
-    """File name -> content, of every table, the empty ones included. Texts are as they came: bounded, and never a formula to any reader."""
+    """File name -> content, of every table, the empty ones included. Texts are as they came: bounded, and never a
+    formula to any reader.
+    """
     found = tables(view)
     return {f"{name}.parquet": _file(found[name]) for name in TABLES}
 
@@ -20,7 +22,10 @@ def _file(rows: list[dict[str, Any]]) -> bytes:
     frame = pd.DataFrame(rows, columns=list(dict.fromkeys(column for row in rows for column in row)) or ["run_id"])
     for column in frame.columns:
         # a column has one type: suites put what they like into their comparability
-        kinds = {float if isinstance(value, int | float) and not isinstance(value, bool) else type(value) for value in frame[column].dropna()}
+        kinds = {
+            float if isinstance(value, int | float) and not isinstance(value, bool) else type(value)
+            for value in frame[column].dropna()
+        }
         if len(kinds) > 1:
             frame[column] = [None if pd.isna(value) else str(value) for value in frame[column]]
     return frame.to_parquet(None, index=False)

@@ -77,7 +77,9 @@ def _rows(stats: Sequence[Stat]) -> list[str]:
         n = f"n {s.n_concluded}/{s.n_planned}" + (f", {s.n_truncated} truncated" if s.n_truncated else "")
         n += f" ({early_end(s)})" if early_end(s) else ""
         bounds = f", bounds {percent(s.worst_case)}–{percent(s.best_case)}" if s.n_inconclusive else ""
-        reference = f", reference {percent(s.reference.value)} ({s.reference.kind}, n {s.reference.n})" if s.reference else ""
+        reference = (
+            f", reference {percent(s.reference.value)} ({s.reference.kind}, n {s.reference.n})" if s.reference else ""
+        )
         mark = "*" if s.primary else " "
         name = f"{plain(s.suite, 40)} {plain(shown_metric(s), 40)}"
         lines.append(f"  {mark} {name}: {percent(s.estimate)} {interval}, {n}{bounds}{plain(reference, 120)}")
@@ -87,7 +89,8 @@ def _rows(stats: Sequence[Stat]) -> list[str]:
 def _failed(view: RunView) -> list[str]:
     rows = [r for r in view.rows(Outcome.FAIL, Outcome.ERROR) if r.case.suite not in view.benchmarks and not r.waived]
     lines = [
-        f"  {r.verdict.outcome.value.upper():<6}{r.level.value:<7}{plain(r.id, 80)}: {plain(r.verdict.reason, 60)} {plain(r.verdict.detail)}"
+        f"  {r.verdict.outcome.value.upper():<6}{r.level.value:<7}{plain(r.id, 80)}: {plain(r.verdict.reason, 60)}"
+        f" {plain(r.verdict.detail)}"
         for r in sorted(rows, key=lambda r: r.level is not Level.MUST)
     ]
     return ["", *_some(lines, LISTED)] if lines else []
@@ -95,13 +98,17 @@ def _failed(view: RunView) -> list[str]:
 
 def _findings(view: RunView) -> list[str]:
     groups = sorted(view.decision.findings, key=lambda f: (f.level is not Level.MUST, f.level is not Level.SHOULD))
-    lines = [f"  {f.level.value:<7}{plain(f.rule, 60)} x{f.count} in {f.exchanges} exchanges: {plain(f.message, 160)}" for f in groups]
+    lines = [
+        f"  {f.level.value:<7}{plain(f.rule, 60)} x{f.count} in {f.exchanges} exchanges: {plain(f.message, 160)}"
+        for f in groups
+    ]
     return ["", *_some(lines, LISTED)] if lines else []
 
 
 def _waivers(view: RunView) -> list[str]:
     lines = [
-        f"  waiver {w.state}: {plain(w.case, 80)} ({plain(w.owner, 60)}, until {w.expires}): {plain(w.reason, 120)}" for w in view.decision.waivers
+        f"  waiver {w.state}: {plain(w.case, 80)} ({plain(w.owner, 60)}, until {w.expires}): {plain(w.reason, 120)}"
+        for w in view.decision.waivers
     ]
     return ["", *_some(lines, LISTED)] if lines else []
 

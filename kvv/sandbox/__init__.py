@@ -9,7 +9,9 @@ from kvv.sandbox.base import Limits, Sandbox, SandboxError, Session, Workspace
 
 __all__ = ["BACKENDS", "WARNING", "Limits", "Sandbox", "SandboxError", "Session", "Workspace", "choose", "named"]
 
-WARNING = "warning: --sandbox none: the model's commands run on this machine as this user, with its network and its files"
+WARNING = (
+    "warning: --sandbox none: the model's commands run on this machine as this user, with its network and its files"
+)
 
 #: in the order in which they are tried; ``none`` is only taken by name
 BACKENDS = ("bwrap", "docker", "none")
@@ -46,7 +48,9 @@ def named(name: str) -> Sandbox:
 
 
 def choose(name: str | None, workspace: Workspace | None = None) -> Sandbox:
-    """The backend with this name, or the first that works here and can hold the workspace. SandboxError says in one line what to install."""
+    """The backend with this name, or the first that works here and can hold the workspace. SandboxError says in one
+    line what to install.
+    """
     if name is not None:
         sandbox = named(name)
         if why := sandbox.missing():

@@ -1,7 +1,7 @@
 """What a sandbox is: one tree of files per session, and commands that run in it and nowhere else.
 
-Commands come from a model or from a data set: they are hostile. What each backend guarantees is the table in ARCHITECTURE.md, and
-tests/sandbox tries to break every line of it.
+Commands come from a model or from a data set: they are hostile. What each backend guarantees is the table in
+ARCHITECTURE.md, and tests/sandbox tries to break every line of it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,16 @@ MIB = 1024 * 1024
 WORKDIR = "/testbed"
 
 #: what mini-swe-agent sets, so that nothing waits for a key
-QUIET: Mapping[str, str] = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
+QUIET: Mapping[str, str] = {
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "LESS": "-R",
+    "PIP_PROGRESS_BAR": "off",
+    "TQDM_DISABLE": "1",
+}
 
-#: the whole environment of a command where the machine's own programs run; nothing of ours is inherited. An image has its own beside QUIET.
+#: the whole environment of a command where the machine's own programs run; nothing of ours is inherited. An image has
+#: its own beside QUIET.
 ENVIRONMENT: Mapping[str, str] = {
     **QUIET,
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -39,10 +46,11 @@ ENVIRONMENT: Mapping[str, str] = {
     "GIT_CONFIG_NOSYSTEM": "1",
 }
 
-#: unpacks a bundle given on standard input as base64 and leaves the tree at one commit: nothing later is in the bundle, so nothing later can be found
+#: unpacks a bundle given on standard input as base64 and leaves the tree at one commit: nothing later is in the bundle,
+#: so nothing later can be found
 UNPACK = (
-    'set -e; b=$(mktemp); base64 -d > "$b"; git init -q -b main .; git fetch -q "$b" "+refs/heads/*:refs/heads/*" --update-head-ok; rm -f "$b"; '
-    'git reset -q --hard "$1"'
+    'set -e; b=$(mktemp); base64 -d > "$b"; git init -q -b main .; git fetch -q "$b" "+refs/heads/*:refs/heads/*"'
+    ' --update-head-ok; rm -f "$b"; git reset -q --hard "$1"'
 )
 UNPACK_TIMEOUT_S = 300.0
 
@@ -89,14 +97,18 @@ ONLY_BUNDLES = "its instances come as container images: a Docker or Podman socke
 
 
 class Session(ABC):
-    """One tree. Commands run one at a time; what they leave running ends with them or, at the latest, with the session."""
+    """One tree. Commands run one at a time; what they leave running ends with them or, at the latest, with the
+    session.
+    """
 
     #: the machine's processor is emulated: time-outs say nothing
     emulated: bool = False
 
     @abstractmethod
     async def run(self, command: Command) -> Executed:
-        """Run it in the tree. SandboxError where it could not be run at all; a time-out or a broken limit is a result."""
+        """Run it in the tree. SandboxError where it could not be run at all; a time-out or a broken limit is a
+        result.
+        """
 
     @abstractmethod
     async def close(self) -> None:
@@ -110,7 +122,9 @@ class Sandbox(ABC):
 
     @abstractmethod
     def missing(self) -> str:
-        """Why it cannot be used on this machine, as a clause that says what to install; "" where it can. Tried, not guessed."""
+        """Why it cannot be used on this machine, as a clause that says what to install; "" where it can. Tried, not
+        guessed.
+        """
 
     def refuses(self, workspace: Workspace) -> str:
         """Why it cannot hold this workspace, "" where it can."""
@@ -118,10 +132,14 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def begin(self, workspace: Workspace) -> Session:
-        """A session with an empty tree, or the image's own. SandboxError where there can be none, or the workspace is refused."""
+        """A session with an empty tree, or the image's own. SandboxError where there can be none, or the workspace is
+        refused.
+        """
 
     async def open(self, workspace: Workspace, tree: str = "") -> Session:
-        """A session with the workspace's tree; nothing is left where that fails. SandboxError as ``begin`` does. ``tree`` is its name in a step."""
+        """A session with the workspace's tree; nothing is left where that fails. SandboxError as ``begin`` does.
+        ``tree`` is its name in a step.
+        """
         session = await self.begin(workspace)
         if workspace.bundle:
             try:
@@ -138,7 +156,10 @@ class Sandbox(ABC):
 async def unpack(session: Session, workspace: Workspace) -> None:
     """Make the tree from its bundle, inside the sandbox: the bundle is somebody's data."""
     command = Command(
-        argv=("bash", "-c", UNPACK, "unpack", workspace.commit), stdin=workspace.bundle, timeout_s=UNPACK_TIMEOUT_S, output_limit=2_000
+        argv=("bash", "-c", UNPACK, "unpack", workspace.commit),
+        stdin=workspace.bundle,
+        timeout_s=UNPACK_TIMEOUT_S,
+        output_limit=2_000,
     )
     done = await session.run(command)
     if done.exit_code != 0:

@@ -1,8 +1,8 @@
 """The bubblewrap backend: no daemon, no image. Each command gets namespaces of its own over one tree.
 
-Bound read-only are the system's programs and libraries (/usr and what points into it) and nothing else of the machine: no /etc but an
-invented one, no /home, no /root, no /var. /tmp and /dev/shm are new and small for each command. As root the sandbox runs as another user:
-root's processes are exempt from the limit on processes.
+Bound read-only are the system's programs and libraries (/usr and what points into it) and nothing else of the machine:
+no /etc but an invented one, no /home, no /root, no /var. /tmp and /dev/shm are new and small for each command. As root
+the sandbox runs as another user: root's processes are exempt from the limit on processes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ GROUP = f"agent:x:{INSIDE}:\n"
 #: set inside, where the count of processes is the sandbox's own
 _LIMITED = 'ulimit -c 0 -u "$1" -d "$2" -f "$3"; shift 3; exec "$@"'
 
-PROBE = ("bash", "-c", "command -v git >/dev/null || { echo git; exit 9; }; command -v python3 >/dev/null || { echo python3; exit 9; }")
+PROBE = (
+    "bash",
+    "-c",
+    "command -v git >/dev/null || { echo git; exit 9; }; command -v python3 >/dev/null || { echo python3; exit 9; }",
+)
 
 
 class Bubblewrap(Sandbox):
@@ -98,7 +102,9 @@ class Bubblewrap(Sandbox):
 
 
 class _Session(Session):
-    def __init__(self, program: str, folder: Path, limits: Limits, slots: asyncio.Semaphore, workdir: str = "/testbed") -> None:
+    def __init__(
+        self, program: str, folder: Path, limits: Limits, slots: asyncio.Semaphore, workdir: str = "/testbed"
+    ) -> None:
         self._program = program
         self._folder = folder
         self._limits = limits
@@ -119,12 +125,22 @@ class _Session(Session):
     async def _run(self, command: Command) -> Executed:
         limits = self._limits
         bounds = Bounds(
-            timeout_s=command.timeout_s, output_limit=command.output_limit, memory=limits.memory, disk=limits.disk, tree=self._tree
+            timeout_s=command.timeout_s,
+            output_limit=command.output_limit,
+            memory=limits.memory,
+            disk=limits.disk,
+            tree=self._tree,
         )
         try:
             with _Told() as told:
                 argv = self.argv(command.argv, told)
-                options: dict[str, Any] = {"executable": self._program, "pass_fds": told.descriptors, "cwd": "/", "env": {}, **_identity()}
+                options: dict[str, Any] = {
+                    "executable": self._program,
+                    "pass_fds": told.descriptors,
+                    "cwd": "/",
+                    "env": {},
+                    **_identity(),
+                }
                 ended = await run(Launch(argv=argv, stdin=command.stdin, options=options, started=told.given), bounds)
                 status = await asyncio.to_thread(told.said)
         except OSError as error:
@@ -142,10 +158,18 @@ class _Session(Session):
         )
 
     def argv(self, command: tuple[str, ...], told: _Told) -> list[str]:
-        """What the machine looks like outside, the program's own place included, is told through a descriptor or not at all: a command line can
-        be read inside (/proc/1/cmdline)."""
+        """What the machine looks like outside, the program's own place included, is told through a descriptor or not at
+        all: a command line can be read inside (/proc/1/cmdline)."""
         limits = self._limits
-        limited = ["bash", "-c", _LIMITED, "limits", str(limits.processes), str(limits.memory // 1024), str(limits.file // 1024)]
+        limited = [
+            "bash",
+            "-c",
+            _LIMITED,
+            "limits",
+            str(limits.processes),
+            str(limits.memory // 1024),
+            str(limits.file // 1024),
+        ]
         told.tell([*_namespaces(), *self._mounts(), *_environment()])
         return [PROGRAM, *told.options(), "--", *limited, *command]
 
@@ -160,7 +184,18 @@ class _Session(Session):
             yield from ("--ro-bind-try", name, name)
         for name in ("passwd", "group"):
             yield from ("--ro-bind", str(self._folder / name), f"/etc/{name}")
-        yield from ("--proc", "/proc", "--dev", "/dev", "--size", str(64 * MIB), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108
+        yield from (
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--size",
+            str(64 * MIB),
+            "--tmpfs",
+            "/dev/shm",  # noqa: S108
+            "--remount-ro",
+            "/dev",
+        )
         yield from ("--size", str(self._limits.scratch), "--tmpfs", "/tmp")  # noqa: S108 inside the sandbox
         yield from ("--bind", str(self._tree), self._workdir, "--chdir", self._workdir, "--remount-ro", "/")
 
@@ -169,7 +204,9 @@ class _Session(Session):
 
 
 class _Told:
-    """The descriptors of one call of bubblewrap: its options and the filter of system calls go in, how the command ended comes out."""
+    """The descriptors of one call of bubblewrap: its options and the filter of system calls go in, how the command
+    ended comes out.
+    """
 
     def __init__(self) -> None:
         self._status, self._write_status = os.pipe()
@@ -184,7 +221,13 @@ class _Told:
 
     def options(self) -> list[str]:
         *filters, options = map(str, self._open)
-        return ["--args", options, *(part for each in filters for part in ("--seccomp", each)), "--json-status-fd", str(self._write_status)]
+        return [
+            "--args",
+            options,
+            *(part for each in filters for part in ("--seccomp", each)),
+            "--json-status-fd",
+            str(self._write_status),
+        ]
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -248,5 +291,3 @@ def _exit_code(status: bytes) -> int | None:
         if isinstance(code, int):
             return code
     return None
-
-

@@ -1,7 +1,8 @@
 """The backend behind a Docker-compatible socket: one container per tree, from the instance's own image.
 
-No network, bounded memory, processors and processes, no privilege to gain; only what is needed of root's capabilities. The container's
-first process ends by itself after a day, the watchdog removes what a killed run leaves, and the next run sweeps by label what both missed.
+No network, bounded memory, processors and processes, no privilege to gain; only what is needed of root's capabilities.
+The container's first process ends by itself after a day, the watchdog removes what a killed run leaves, and the next
+run sweeps by label what both missed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _STDIN = "kvv-stdin"
 class Containers(Sandbox):
     name = "docker"
 
-    def __init__(self, limits: Limits | None = None, engine: Engine | None = None, default_image: str = DEFAULT_IMAGE) -> None:
+    def __init__(
+        self, limits: Limits | None = None, engine: Engine | None = None, default_image: str = DEFAULT_IMAGE
+    ) -> None:
         path = socket_path()
         self._engine = engine or (Engine(path) if path else None)
         self._limits = limits or Limits(memory=8 << 30, disk=20 << 30)
@@ -104,7 +107,11 @@ class Containers(Sandbox):
                 engine.remove(container)
             raise
         native = MACHINES.get(platform.machine(), platform.machine())
-        own = QUIET if workspace.image else {name: value for name, value in ENVIRONMENT.items() if name not in ("PATH", "HOME")}
+        own = (
+            QUIET
+            if workspace.image
+            else {name: value for name, value in ENVIRONMENT.items() if name not in ("PATH", "HOME")}
+        )
         environment = [f"{name}={value}" for name, value in own.items()]
         emulated = image.get("Architecture", native) != native
         return _Session(engine, container, workspace.workdir, environment, self._slots, emulated=emulated)
@@ -130,7 +137,8 @@ class Containers(Sandbox):
                 "SecurityOpt": ["no-new-privileges"],
                 "ShmSize": 64 << 20,
                 "Ulimits": [
-                    {"Name": name, "Soft": value, "Hard": value} for name, value in (("fsize", limits.file), ("core", 0), *_PLAIN_ULIMITS)
+                    {"Name": name, "Soft": value, "Hard": value}
+                    for name, value in (("fsize", limits.file), ("core", 0), *_PLAIN_ULIMITS)
                 ],
             },
         }
@@ -143,7 +151,14 @@ class Containers(Sandbox):
 
 class _Session(Session):
     def __init__(
-        self, engine: Engine, container: str, workdir: str, environment: list[str], slots: asyncio.Semaphore, *, emulated: bool
+        self,
+        engine: Engine,
+        container: str,
+        workdir: str,
+        environment: list[str],
+        slots: asyncio.Semaphore,
+        *,
+        emulated: bool,
     ) -> None:
         self._environment = environment
         self._engine = engine

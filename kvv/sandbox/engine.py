@@ -1,4 +1,5 @@
-"""The container engine's HTTP API over its Unix socket: Docker Engine, Docker Desktop and Podman speak it alike (API version 1.40).
+"""The container engine's HTTP API over its Unix socket: Docker Engine, Docker Desktop and Podman speak it alike (API
+version 1.40).
 
 A plain client of the few calls that a sandbox needs, blocking, one connection a call; its users call it from threads.
 """
@@ -66,7 +67,9 @@ class Engine:
             answer = self._send(connection, method, target, body, query)
             data = answer.read(ANSWER_LIMIT)
         except (OSError, http.client.HTTPException) as error:
-            raise EngineError(f"the container engine at {self.path} does not answer: {type(error).__name__} {error}") from error
+            raise EngineError(
+                f"the container engine at {self.path} does not answer: {type(error).__name__} {error}"
+            ) from error
         finally:
             connection.close()
         if answer.status >= 300:
@@ -76,7 +79,9 @@ class Engine:
         except ValueError:
             return None
 
-    def _send(self, connection: _Connection, method: str, target: str, body: object, query: Mapping[str, str]) -> http.client.HTTPResponse:
+    def _send(
+        self, connection: _Connection, method: str, target: str, body: object, query: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         kind = "application/x-tar" if isinstance(body, bytes) else "application/json"
         url = f"/{VERSION}{target}{'?' + urlencode(query) if query else ''}"
@@ -125,13 +130,23 @@ class Engine:
         return found
 
     def pull(self, name: str, *, timeout_s: float = 3600.0) -> None:
-        repository, _, tag = name.partition("@") if "@" in name else name.rpartition(":") if ":" in name.rsplit("/", 1)[-1] else (name, "", "latest")
+        repository, _, tag = (
+            name.partition("@")
+            if "@" in name
+            else name.rpartition(":")
+            if ":" in name.rsplit("/", 1)[-1]
+            else (name, "", "latest")
+        )
         self.call("POST", "/images/create", timeout_s=timeout_s, fromImage=repository, tag=tag)
 
     # --- commands --------------------------------------------------------------------------------------
 
-    def execute(self, container: str, settings: Mapping[str, Any], feed: Callable[[bytes], None], *, timeout_s: float) -> int | None:
-        """Runs a command, gives its output to ``feed`` as it comes; the exit code. TimeoutError when it is not over in time."""
+    def execute(
+        self, container: str, settings: Mapping[str, Any], feed: Callable[[bytes], None], *, timeout_s: float
+    ) -> int | None:
+        """Runs a command, gives its output to ``feed`` as it comes; the exit code. TimeoutError when it is not over in
+        time.
+        """
         started = self.call("POST", f"/containers/{container}/exec", settings)["Id"]
         connection = _Connection(self.path, timeout_s)
         try:
@@ -150,7 +165,9 @@ class Engine:
 
 
 def _frames(answer: http.client.HTTPResponse, feed: Callable[[bytes], None]) -> None:
-    """The engine's multiplexed stream: 8 bytes of head (which stream, 3 zeros, length), then that many bytes of output."""
+    """The engine's multiplexed stream: 8 bytes of head (which stream, 3 zeros, length), then that many bytes of
+    output.
+    """
     while head := _exactly(answer, 8):
         left = struct.unpack(">I", head[4:])[0]
         while left:

@@ -1,7 +1,8 @@
 """Where the trees of a run lie, and who removes them when the run cannot.
 
-One folder per process, locked while the process lives. A folder whose lock is free belongs to a process that was killed: the next one
-removes it. A watchdog, a small process of its own that waits for the end of its standard input, removes it at once.
+One folder per process, locked while the process lives. A folder whose lock is free belongs to a process that was
+killed: the next one removes it. A watchdog, a small process of its own that waits for the end of its standard input,
+removes it at once.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ class RunFolder:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         dog = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py")), str(path), *self._watch()]
         self._dog = subprocess.Popen(  # noqa: S603 our own script
-            dog, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/"
+            dog,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
         )
         return path
 
@@ -86,8 +92,8 @@ def sweep(place: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """The folder and all in it, whatever modes a command gave its folders and however deep it nested them: deeper than a path may be long,
-    and than Python may recurse."""
+    """The folder and all in it, whatever modes a command gave its folders and however deep it nested them: deeper than
+    a path may be long, and than Python may recurse."""
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         with contextlib.suppress(OSError):
             quiet = subprocess.DEVNULL

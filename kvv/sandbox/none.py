@@ -48,10 +48,18 @@ class _Session(Session):
 
     async def run(self, command: Command) -> Executed:
         limits = self._limits
-        bounds = Bounds(timeout_s=command.timeout_s, output_limit=command.output_limit, memory=limits.memory, disk=limits.disk, tree=self._tree)
+        bounds = Bounds(
+            timeout_s=command.timeout_s,
+            output_limit=command.output_limit,
+            memory=limits.memory,
+            disk=limits.disk,
+            tree=self._tree,
+        )
         environment = {**ENVIRONMENT, "HOME": str(self._home), "TMPDIR": str(self._home)}
         try:
-            ended = await run(Launch(argv=command.argv, stdin=command.stdin, options={"cwd": self._tree, "env": environment}), bounds)
+            ended = await run(
+                Launch(argv=command.argv, stdin=command.stdin, options={"cwd": self._tree, "env": environment}), bounds
+            )
         except OSError as error:
             raise SandboxError(f"{command.argv[0]} cannot be started: {error}") from error
         return Executed(

@@ -36,7 +36,9 @@ class Kept:
         self.elided += len(text)
 
     def text(self) -> str:
-        """Head and tail without a mark between them: ``elided`` characters stood there. To be asked once, at the end."""
+        """Head and tail without a mark between them: ``elided`` characters stood there. To be asked once, at the
+        end.
+        """
         self.feed(b"", final=True)
         tail = "".join(self._tail)
         cut = max(0, len(tail) - self._tail_room)

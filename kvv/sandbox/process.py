@@ -196,7 +196,9 @@ def memory_files(pids: Sequence[int]) -> int:
 def unlinked_files(pids: Sequence[int], tree: Path) -> int:
     """Bytes of the tree's files that have no name any more and are held open, each once."""
     device = os.stat(tree).st_dev
-    return _held(pids, lambda path, found: found.st_nlink == 0 and found.st_dev == device and stat.S_ISREG(found.st_mode))
+    return _held(
+        pids, lambda path, found: found.st_nlink == 0 and found.st_dev == device and stat.S_ISREG(found.st_mode)
+    )
 
 
 def _held(pids: Sequence[int], counts: Callable[[str, os.stat_result], bool]) -> int:
@@ -213,8 +215,8 @@ def _held(pids: Sequence[int], counts: Callable[[str, os.stat_result], bool]) ->
 
 
 def disk_usage(tree: Path, enough: int) -> int:
-    """Allocated bytes under ``tree``; stops counting beyond ``enough``. A tree with longer paths than the system takes hides what is below:
-    it counts as more than enough."""
+    """Allocated bytes under ``tree``; stops counting beyond ``enough``. A tree with longer paths than the system takes
+    hides what is below: it counts as more than enough."""
     total, waiting = 0, [str(tree)]
     while waiting and total <= enough:
         try:

@@ -1,7 +1,9 @@
-"""A system call filter (seccomp) for sandboxed commands: sockets of the families that a network namespace closes off, and of no other.
+"""A system call filter (seccomp) for sandboxed commands: sockets of the families that a network namespace closes off,
+and of no other.
 
-A namespace of its own leaves a hypervisor's sockets (AF_VSOCK) open, and whatever else reaches beyond the machine's networks. The filter is a
-handful of instructions in the kernel's own form (linux/filter.h, linux/seccomp.h), so that nothing has to be installed for it.
+A namespace of its own leaves a hypervisor's sockets (AF_VSOCK) open, and whatever else reaches beyond the machine's
+networks. The filter is a handful of instructions in the kernel's own form (linux/filter.h, linux/seccomp.h), so that
+nothing has to be installed for it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from dataclasses import dataclass
 FAMILIES = (1, 2, 10, 16)
 
 _ALLOW, _ERRNO = 0x7FFF_0000, 0x0005_0000
-#: offsets in struct seccomp_data: the call's number, the architecture, the lower half of its first argument (little-endian)
+#: offsets in struct seccomp_data: the call's number, the architecture, the lower half of its first argument
+#: (little-endian)
 _NUMBER, _ARCHITECTURE, _FIRST = 0, 4, 16
 #: BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ | BPF_K, BPF_JMP | BPF_JGE | BPF_K, BPF_RET | BPF_K
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -26,7 +29,9 @@ _X32 = 0x4000_0000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """AUDIT_ARCH, and the numbers of the calls that make sockets. ``io_uring`` makes them without a call of their own."""
+    """AUDIT_ARCH, and the numbers of the calls that make sockets. ``io_uring`` makes them without a call of their
+    own.
+    """
 
     architecture: int
     socket: int

@@ -2,8 +2,8 @@
 
     python watchdog.py FOLDER [SOCKET LABEL]
 
-Waits for the end of standard input, which comes when the parent ends, however it ends. Then removes the folder, and, on the container
-engine behind the Unix socket, every container with the label (``name=value``).
+Waits for the end of standard input, which comes when the parent ends, however it ends. Then removes the folder, and, on
+the container engine behind the Unix socket, every container with the label (``name=value``).
 """
 
 import contextlib
@@ -38,7 +38,9 @@ def _ask(path: str, method: str, target: str) -> bytes:
 
 
 def remove_containers(path: str, label: str) -> int:
-    """How many containers with the label were removed. Raises OSError or HTTPException where the engine does not answer."""
+    """How many containers with the label were removed. Raises OSError or HTTPException where the engine does not
+    answer.
+    """
     filters = urllib.parse.quote(json.dumps({"label": [label]}))
     found = json.loads(_ask(path, "GET", f"/v1.40/containers/json?all=true&filters={filters}"))
     for container in found:

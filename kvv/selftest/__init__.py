@@ -1,4 +1,6 @@
-"""The harness's own conformance test: contract suites and passive rules against the reference endpoint, clean and faulty."""
+"""The harness's own conformance test: contract suites and passive rules against the reference endpoint, clean and
+faulty.
+"""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ GATEWAY_S = 1.0
 class Setting:
     """Who is asked as whom: the profile and surface that judge, the variant of the reference endpoint that answers.
 
-    ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises. ``tokenizer``: the judge has the
-    endpoint's own, as who passes ``--tokenizer`` has the model's.
+    ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises. ``tokenizer``: the
+    judge has the endpoint's own, as who passes ``--tokenizer`` has the model's.
     """
 
     profile: str
@@ -71,8 +71,9 @@ class Planned:
 
 @dataclass(slots=True)
 class Observed:
-    """What one run showed. ``findings`` counts exchanges by (rule, area, level); ``repeats`` are the samples of a statistical gate and
-    ``repeated`` counts their exchanges by rule; ``died``: the endpoint stopped answering in mid-run."""
+    """What one run showed. ``findings`` counts exchanges by (rule, area, level); ``repeats`` are the samples of a
+    statistical gate and ``repeated`` counts their exchanges by rule; ``died``: the endpoint stopped answering in
+    mid-run."""
 
     verdicts: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
     repeats: list[tuple[Case, Verdict]] = field(default_factory=list)
@@ -120,7 +121,9 @@ class _Impatient(Transport):
     endings: list[Ending]
 
     async def send(self, request: Request, *arguments: Any, **named: Any) -> Received:
-        received = await super().send(replace(request, timeouts=Timeouts(first_byte=PATIENCE_S, idle=PATIENCE_S)), *arguments, **named)
+        received = await super().send(
+            replace(request, timeouts=Timeouts(first_byte=PATIENCE_S, idle=PATIENCE_S)), *arguments, **named
+        )
         answered = assess(received.exchange, received.observation).standing is Standing.ANSWERED
         self.endings.append(Ending.of(received.exchange, stream=request.stream, answered=answered))
         return received
@@ -178,7 +181,11 @@ async def observe(
 async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> Observed:
     observed = Observed()
     endpoint = Endpoint(role=Role.TARGET, base_url=base_url, key=None, headers={})
-    body = {"model": setting.model, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 16}
+    body = {
+        "model": setting.model,
+        "messages": [{"role": "user", "content": "Reply with exactly: ready"}],
+        "max_tokens": 16,
+    }
     transport = _Impatient({Role.TARGET: endpoint}, redactor=Redactor([]), limits=Limits())
     transport.endings = []
     async with transport, Workers() as workers:

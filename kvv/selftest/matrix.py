@@ -109,16 +109,30 @@ def marks_of(observed: Observed, *, without: Observed | None = None) -> list[Mar
     return sorted(found, key=lambda mark: (not mark.must, not mark.case, mark.name))
 
 
-def judge(fault: str, spec: FaultSpec, areas: tuple[Area, ...], observed: Observed, clean: Observed, *, gate: Gate | None = None) -> Row:
+def judge(
+    fault: str,
+    spec: FaultSpec,
+    areas: tuple[Area, ...],
+    observed: Observed,
+    clean: Observed,
+    *,
+    gate: Gate | None = None,
+) -> Row:
     """The fault's row: seen at the level that is possible, and what failed outside its areas."""
     marks = marks_of(observed, without=clean)
     gated = gate_of(gate, observed) if gate else None
     home = [mark for mark in marks if mark.area in areas and (mark.must or spec.advisory)]
     # a should-level finding elsewhere is shown and fails nothing; a failed case does, whatever its level
-    strangers = [mark for mark in marks if mark.area not in areas and mark.area not in spec.also and (mark.must or mark.case)]
+    strangers = [
+        mark for mark in marks if mark.area not in areas and mark.area not in spec.also and (mark.must or mark.case)
+    ]
     errors = [case.id for case, verdict in observed.verdicts.values() if verdict.outcome is Outcome.ERROR]
     seen = gated.holds if gated else bool(observed.died) if spec.dies else bool(home)
-    state = State.ERROR if errors else _state(spec, seen=seen, accused=any(mark.must for mark in home), elsewhere=bool(strangers))
+    state = (
+        State.ERROR
+        if errors
+        else _state(spec, seen=seen, accused=any(mark.must for mark in home), elsewhere=bool(strangers))
+    )
     return Row(
         fault=fault,
         state=state,
@@ -153,7 +167,8 @@ def gate_of(gate: Gate, observed: Observed) -> Gated:
     return Gated(hits=hits, n=n, at_least=gate.at_least, power=float(binom.sf(gate.at_least - 1, n, gate.p)))
 
 
-#: what a busy machine makes of a stream once: an answer that came in one piece, and did not the second time. No verdict, hence no accusation
+#: what a busy machine makes of a stream once: an answer that came in one piece, and did not the second time. No
+#: verdict, hence no accusation
 BUSY = (Outcome.INCONCLUSIVE, "held-back-once")
 
 
@@ -166,8 +181,14 @@ def clean_row(setting: str, observed: Observed, stated: Mapping[str, str], fits:
         for case, verdict in _unpassed(observed)
         if case.id not in covered and (verdict.outcome, verdict.reason) != BUSY
     ]
-    problems += [f"{rule} ({level})" for rule, _, level in observed.findings if level is not Level.MAY and rule not in covered]
-    problems += [f"{case.id}#{case.sample}: {verdict.reason}" for case, verdict in observed.repeats if verdict.outcome is not Outcome.PASS]
+    problems += [
+        f"{rule} ({level})" for rule, _, level in observed.findings if level is not Level.MAY and rule not in covered
+    ]
+    problems += [
+        f"{case.id}#{case.sample}: {verdict.reason}"
+        for case, verdict in observed.repeats
+        if verdict.outcome is not Outcome.PASS
+    ]
     problems += [observed.stopped] if observed.stopped else []
     return Clean(
         setting=setting,

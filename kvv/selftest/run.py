@@ -63,7 +63,12 @@ class _Runner:
             self._clean[name] = await observe(setting, (), [*matching(setting, globs), *_sampled(setting, gates)])
         observed = self._clean[name]
         names = [*(case for case in observed.verdicts), *(rule for rule, _, _ in observed.findings)]
-        row = clean_row(name, observed, spec.stated, [one for one in names if any(fnmatch.fnmatchcase(one, glob) for glob in spec.stated)])
+        row = clean_row(
+            name,
+            observed,
+            spec.stated,
+            [one for one in names if any(fnmatch.fnmatchcase(one, glob) for glob in spec.stated)],
+        )
         self._told(row)
         return row
 
@@ -78,8 +83,12 @@ class _Runner:
         selected = entry.selected if ":" in entry.selected else spec.selected or entry.selected
         samples = _sampled(setting, [gate]) if gate else []
         async with self._slots:
-            observed = await observe(setting, (selected,), [*cases, *samples], window=spec.window or WINDOW, itl_ms=spec.itl_ms)
-        return judge(entry.selected, spec, self._table.areas(entry.fault), observed, self._clean[spec.setting], gate=gate)
+            observed = await observe(
+                setting, (selected,), [*cases, *samples], window=spec.window or WINDOW, itl_ms=spec.itl_ms
+            )
+        return judge(
+            entry.selected, spec, self._table.areas(entry.fault), observed, self._clean[spec.setting], gate=gate
+        )
 
     def _globs(self, entry: Variation) -> Sequence[str]:
         return (*entry.cases, *self._table.cases(entry.fault))
@@ -90,7 +99,9 @@ class _Runner:
 
 def _setting(spec: SettingSpec) -> Setting:
     claims = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in spec.claims.items())
-    return Setting(profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims, tokenizer=spec.tokenizer)
+    return Setting(
+        profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims, tokenizer=spec.tokenizer
+    )
 
 
 def matching(setting: Setting, globs: Sequence[str]) -> list[Planned]:
@@ -112,4 +123,6 @@ def _sampled(setting: Setting, gates: Sequence[Gate]) -> list[Planned]:
     for gate in gates:
         for planned in matching(setting, [gate.case]):
             times[planned.case.id] = (planned, max(gate.n, times.get(planned.case.id, (planned, 0))[1]))
-    return [Planned(one.suite, replace(one.case, sample=number)) for one, n in times.values() for number in range(1, n + 1)]
+    return [
+        Planned(one.suite, replace(one.case, sample=number)) for one, n in times.values() for number in range(1, n + 1)
+    ]

@@ -24,7 +24,9 @@ class _Table(BaseModel):
 
 
 class SettingSpec(_Table):
-    """Who judges and who answers: profile and surface (with further claims), and the variant of the reference endpoint."""
+    """Who judges and who answers: profile and surface (with further claims), and the variant of the reference
+    endpoint.
+    """
 
     profile: str
     surface: Surface = Surface.VENDOR
@@ -37,7 +39,8 @@ class SettingSpec(_Table):
 
 
 class Gate(_Table):
-    """A statistical fault: ``case`` is asked ``n`` times; at least ``at_least`` samples must not pass, or answers draw ``rule``.
+    """A statistical fault: ``case`` is asked ``n`` times; at least ``at_least`` samples must not pass, or answers draw
+    ``rule``.
 
     A sample of the case has so many ``answers``; ``p`` is the share of them (of samples, without a rule) that the fault
     spoils: it gives the gate's power. The clean endpoint must show none in as many.
@@ -54,10 +57,11 @@ class Gate(_Table):
 class FaultSpec(_Table):
     """How one fault is looked for.
 
-    ``selected`` is what the endpoint is given (the id, or the id with variations); ``areas`` replace those of the group;
-    ``also`` are areas that fail as a stated consequence; ``advisory`` says why should is the highest level at which it can
-    be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises the opposite, so that
-    no must may object; ``gap``: what is missing for it to be seen, and where: a gap that is closed leaves the table.
+    ``selected`` is what the endpoint is given (the id, or the id with variations); ``areas`` replace those of the
+    group; ``also`` are areas that fail as a stated consequence; ``advisory`` says why should is the highest level at
+    which it can be seen; ``dies``: the engine dies of it, which the run must say; ``legal``: why no profile promises
+    the opposite, so that no must may object; ``gap``: what is missing for it to be seen, and where: a gap that is
+    closed leaves the table.
     """
 
     setting: str = "kimi"

@@ -1,4 +1,6 @@
-"""Statistics of a verdict: intervals, paired tests, looks, power. Pure; a numpy Generator is passed in where one is needed."""
+"""Statistics of a verdict: intervals, paired tests, looks, power. Pure; a numpy Generator is passed in where one is
+needed.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a series of nightly values changed: Pettitt's rank test (Applied Statistics 28, 1979), its p-value by permutation, its repeats by
-binary segmentation (Vostrikova, Soviet Math. Dokl. 24, 1981).
+"""Where a series of nightly values changed: Pettitt's rank test (Applied Statistics 28, 1979), its p-value by
+permutation, its repeats by binary segmentation (Vostrikova, Soviet Math. Dokl. 24, 1981).
 
-Ranks, because one broken night must not hide a change nor make one; permutation, because nights are few and values tie. Values must be
-exchangeable while nothing changes: a slow drift is found as steps.
+Ranks, because one broken night must not hide a change nor make one; permutation, because nights are few and values tie.
+Values must be exchangeable while nothing changes: a slow drift is found as steps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """``index`` is the first value after the change. ``difference`` is the mean after less the mean before, over the neighbouring
-    segments of ``n_before`` and ``n_after`` values, with Welch's 95 % interval (None where a side does not vary at all)."""
+    """``index`` is the first value after the change. ``difference`` is the mean after less the mean before, over the
+    neighbouring segments of ``n_before`` and ``n_after`` values, with Welch's 95 % interval (None where a side does not
+    vary at all)."""
 
     index: int
     p: float
@@ -49,10 +50,14 @@ def change_points(values: Sequence[float], rng: np.random.Generator, *, alpha: f
     _segment(series, 0, len(series), rng, alpha, found)
     found.sort()
     ends = [0, *(index for index, _ in found), len(series)]
-    return [_change(series[ends[i] : index], series[index : ends[i + 2]], index, p) for i, (index, p) in enumerate(found)]
+    return [
+        _change(series[ends[i] : index], series[index : ends[i + 2]], index, p) for i, (index, p) in enumerate(found)
+    ]
 
 
-def _segment(series: Floats, start: int, end: int, rng: np.random.Generator, alpha: float, found: list[tuple[int, float]]) -> None:
+def _segment(
+    series: Floats, start: int, end: int, rng: np.random.Generator, alpha: float, found: list[tuple[int, float]]
+) -> None:
     part = series[start:end]
     if len(part) < 2 * LEAST:
         return
@@ -89,5 +94,12 @@ def _change(before: Floats, after: Floats, index: int, p: float) -> Change:
         interval = ttest_ind(after, before, equal_var=False).confidence_interval(0.95)
         low, high = float(interval.low), float(interval.high)
     return Change(
-        index=index, p=p, before=float(before.mean()), after=float(after.mean()), n_before=len(before), n_after=len(after), low=low, high=high
+        index=index,
+        p=p,
+        before=float(before.mean()),
+        after=float(after.mean()),
+        n_before=len(before),
+        n_after=len(after),
+        low=low,
+        high=high,
     )

@@ -36,10 +36,17 @@ class Confusion:
 
     def add(self, *, reference: bool, vendor: bool) -> Confusion:
         """With one more sample."""
-        return self.plus(tp=reference and vendor, fp=vendor and not reference, fn=reference and not vendor, tn=not (reference or vendor))
+        return self.plus(
+            tp=reference and vendor,
+            fp=vendor and not reference,
+            fn=reference and not vendor,
+            tn=not (reference or vendor),
+        )
 
     def f1_interval(self, confidence: float = 0.95) -> Interval | None:
-        """Given TP+FP+FN, TP/(TP+FP+FN) is one binomial share F*, and F1 = 2F*/(1+F*) rises with it: Wilson's interval, carried over."""
+        """Given TP+FP+FN, TP/(TP+FP+FN) is one binomial share F*, and F1 = 2F*/(1+F*) rises with it: Wilson's interval,
+        carried over.
+        """
         n = self.tp + self.fp + self.fn
         if not n:
             return None
@@ -66,10 +73,10 @@ class NullF1:
 def official_null(runs: Sequence[Mapping[str, bool]], rng: np.random.Generator, draws: int = 10_000) -> NullF1 | None:
     """The official-against-official distribution of F1 over all pairs of runs, bootstrapped by prompt.
 
-    Each run maps a prompt to whether it called a tool; a pair is compared on the prompts both have. None with fewer than two
-    runs, or where no pair ever called. Resampling a pair's prompts with replacement is a multinomial draw of its three
-    kinds of prompt, of which F1 is a function, so that it is drawn directly. Half a disagreement is added (Jeffreys' prior):
-    two runs that agree on all of five prompts are no proof that the official endpoint never wavers.
+    Each run maps a prompt to whether it called a tool; a pair is compared on the prompts both have. None with fewer
+    than two runs, or where no pair ever called. Resampling a pair's prompts with replacement is a multinomial draw of
+    its three kinds of prompt, of which F1 is a function, so that it is drawn directly. Half a disagreement is added
+    (Jeffreys' prior): two runs that agree on all of five prompts are no proof that the official endpoint never wavers.
     """
     pairs = [_pair(a, b) for i, a in enumerate(runs) for b in runs[i + 1 :]]
     pairs = [pair for pair in pairs if pair.f1 is not None]

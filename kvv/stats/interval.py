@@ -53,7 +53,9 @@ def wilson(successes: float, n: float, confidence: float = 0.95) -> Interval:
     centre = (p + z * z / (2 * n)) / scale
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
     # at the ends the formula is exact and only rounding could step outside or miss the end
-    return Interval(low=0.0 if successes == 0 else max(0.0, centre - half), high=1.0 if successes == n else min(1.0, centre + half))
+    return Interval(
+        low=0.0 if successes == 0 else max(0.0, centre - half), high=1.0 if successes == n else min(1.0, centre + half)
+    )
 
 
 def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interval:
@@ -66,7 +68,9 @@ def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interva
 
 
 def exact_upper(failures: int, n: int, confidence: float = 0.95) -> float:
-    """One-sided exact upper limit of a failure rate; with no failure in n it is 1 - (1 - confidence)^(1/n), about 3/n at 95 %."""
+    """One-sided exact upper limit of a failure rate; with no failure in n it is 1 - (1 - confidence)^(1/n), about 3/n
+    at 95 %.
+    """
     _check_counts(failures, n)
     return 1.0 if failures == n else float(betaincinv(failures + 1, n - failures, confidence))
 

@@ -1,6 +1,7 @@
 """Many differences in one list: Benjamini and Hochberg (J. R. Stat. Soc. B 57, 1995).
 
-Only for saying which entries differ. "All gates must pass" needs no correction: an intersection-union test (Berger 1982).
+Only for saying which entries differ. "All gates must pass" needs no correction: an intersection-union test (Berger
+1982).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Every planned sample comes with a verdict; those never run are INCONCLUSIVE. Nothing leaves a denominator silently
 (DESIGN section 1.2): planned, concluded, inconclusive and truncated stand beside each value, and ``worst_case`` and
-``best_case`` count what was not concluded (ERRORs of ours included) as ``low`` and as ``high``. SKIPs were never planned.
+``best_case`` count what was not concluded (ERRORs of ours included) as ``low`` and as ``high``. SKIPs were never
+planned.
 
 All of it is one pass over an iterable with memory in the number of clusters, not of samples.
 """
@@ -26,7 +27,8 @@ NEVER_ASKED = frozenset({"not-run", "early-stop", "budget", "deadline", "interru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row of a benchmark suite: the mean of ``verdict.values[key]`` over the concluded samples, which lies in [low, high].
+    """One row of a benchmark suite: the mean of ``verdict.values[key]`` over the concluded samples, which lies in [low,
+    high].
 
     ``kvv_failures`` is what KVV does in this benchmark with a request that stays without an answer: it leaves the
     denominator (inspect-ai) or scores zero (BEAM).
@@ -56,7 +58,9 @@ class MeanTally:
         self._binary = True
 
     def add(self, case: Case, verdict: Verdict) -> None:
-        """Count one sample. KeyError for a PASS without the metric's value, ValueError for a value outside [low, high]."""
+        """Count one sample. KeyError for a PASS without the metric's value, ValueError for a value outside [low,
+        high].
+        """
         if verdict.outcome is Outcome.SKIP:
             self._skipped += 1
             return
@@ -84,7 +88,9 @@ class MeanTally:
             raise ValueError(f"{case.key}: {metric.key} is {value}, outside [{metric.low}, {metric.high}]")
         return float(value)
 
-    def stat(self, *, breakdown: Mapping[str, Any] | None = None, comparability: Mapping[str, Any] | None = None) -> Stat:
+    def stat(
+        self, *, breakdown: Mapping[str, Any] | None = None, comparability: Mapping[str, Any] | None = None
+    ) -> Stat:
         metric = self.metric
         sums = [ClusterSum(n=int(n), total=total) for n, total in self._clusters.values()]
         concluded = sum(c.n for c in sums)
@@ -148,7 +154,8 @@ def rate_stat(
 ) -> Stat:
     """One row for ``successes`` of ``concluded`` counted directly, with Wilson's 95 % interval.
 
-    ``planned`` (default: ``concluded``) minus ``concluded`` is inconclusive; ValueError where the counts contradict each other.
+    ``planned`` (default: ``concluded``) minus ``concluded`` is inconclusive; ValueError where the counts contradict
+    each other.
     """
     planned = concluded if planned is None else planned
     if not 0 <= successes <= concluded <= planned:
@@ -194,7 +201,8 @@ def f1_stat(
 ) -> Stat:
     """One row for an F1, its interval from Wilson's on TP/(TP+FP+FN), of which F1 is a monotone function.
 
-    The worst case turns each unknown sample into FN or FP, the best into TP or TN. The confusion's four counts are in the breakdown.
+    The worst case turns each unknown sample into FN or FP, the best into TP or TN. The confusion's four counts are in
+    the breakdown.
     """
     unknown = unknown or Unknown()
     missing = unknown.positive + unknown.negative
@@ -238,4 +246,3 @@ class GroupTally:
             name: {"value": total / n if n else None, "n_concluded": int(n), "n_planned": int(planned)}
             for name, (planned, n, total) in sorted(self.groups.items())
         }
-

@@ -52,7 +52,8 @@ def mcnemar_midp(b: int, c: int) -> float:
 
 
 def tango_z(b: ArrayLike, c: ArrayLike, n: ArrayLike, delta: ArrayLike) -> Floats:
-    """Tango's score statistic for the hypothesis D = ``delta`` (-1 < delta < 1), elementwise; large where D is above it.
+    """Tango's score statistic for the hypothesis D = ``delta`` (-1 < delta < 1), elementwise; large where D is above
+    it.
 
     q is the constrained maximum-likelihood estimate of the probability of a c-pair: the larger root of
     A q^2 + B q + C = 0. Where numerator and variance are both 0 the data say nothing, and Z is 0.
@@ -105,7 +106,8 @@ def _bisect(b: Floats, c: Floats, n: Floats, low: ArrayLike, high: ArrayLike, ta
 class PairedCase:
     """One question: the mean score of each side. Cases with the same ``cluster`` depend on each other ("": on none).
 
-    ``variance`` is the sampling variance of their difference as far as repeats show it (s^2/K of each side), 0 where unknown.
+    ``variance`` is the sampling variance of their difference as far as repeats show it (s^2/K of each side), 0 where
+    unknown.
     """
 
     vendor: float
@@ -143,12 +145,12 @@ def cluster_differences(cases: Sequence[PairedCase]) -> list[ClusterSum]:
 def paired_difference(cases: Sequence[PairedCase], rng: np.random.Generator, confidence: float = 0.95) -> Difference:
     """The mean difference with a two-sided interval: t from 200 clusters on; below, the outer limits of t and BCa.
 
-    The standard error is the larger of two: that between questions, and, on these same questions, that of the repeats. Where
-    few questions vary at all (AIME) the first is itself a draw of few, and alone covers too little.
+    The standard error is the larger of two: that between questions, and, on these same questions, that of the repeats.
+    Where few questions vary at all (AIME) the first is itself a draw of few, and alone covers too little.
     BCa sees a skewed loss (a few questions broken) that t does not; alone it covers too little where most differences
-    are 0, as with AIME (82 % at nominal 90 % with 30 questions: ``bench/verdicts.py``), so it may widen the t interval but not narrow it.
-    At least one case or ValueError. Scores are taken to lie in [0, 1]. No spread at all (every difference equal) is read as
-    Tango reads a table without discordant pairs, never as certainty.
+    are 0, as with AIME (82 % at nominal 90 % with 30 questions: ``bench/verdicts.py``), so it may widen the t interval
+    but not narrow it. At least one case or ValueError. Scores are taken to lie in [0, 1]. No spread at all (every
+    difference equal) is read as Tango reads a table without discordant pairs, never as certainty.
     """
     sums = cluster_differences(cases)
     mean = clustered_mean(sums)
@@ -167,7 +169,14 @@ def paired_difference(cases: Sequence[PairedCase], rng: np.random.Generator, con
         found = Interval(low=min(found.low, bca.low), high=max(found.high, bca.high))
         method = f"paired difference, t and BCa ({BOOTSTRAP_DRAWS} draws)"
     low, high = max(-1.0, found.low), min(1.0, found.high)
-    return Difference(estimate=mean.mean, se=mean.se, n=mean.n, clusters=mean.clusters, interval=Interval(low=low, high=high), method=method)
+    return Difference(
+        estimate=mean.mean,
+        se=mean.se,
+        n=mean.n,
+        clusters=mean.clusters,
+        interval=Interval(low=low, high=high),
+        method=method,
+    )
 
 
 def normal_score(t: float, df: int) -> float:
@@ -175,7 +184,9 @@ def normal_score(t: float, df: int) -> float:
     return math.copysign(-float(ndtri(float(stdtr(df, -abs(t))))), t) if t else 0.0
 
 
-def bca_interval(sums: Sequence[ClusterSum], rng: np.random.Generator, confidence: float = 0.95, draws: int = BOOTSTRAP_DRAWS) -> Interval:
+def bca_interval(
+    sums: Sequence[ClusterSum], rng: np.random.Generator, confidence: float = 0.95, draws: int = BOOTSTRAP_DRAWS
+) -> Interval:
     """Efron's bias-corrected and accelerated bootstrap interval of total/n, resampling clusters (at least two)."""
     n = np.array([s.n for s in sums], dtype=np.float64)
     totals = np.array([s.total for s in sums], dtype=np.float64)

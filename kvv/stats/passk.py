@@ -17,7 +17,9 @@ def avg_at_k(n: int, c: int) -> float:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Unbiased probability that at least one of k samples is right: 1 - C(n-c, k)/C(n, k) (Chen et al., arXiv:2107.03374)."""
+    """Unbiased probability that at least one of k samples is right: 1 - C(n-c, k)/C(n, k) (Chen et al.,
+    arXiv:2107.03374).
+    """
     _check(n, c, k)
     return (comb(n, k) - comb(n - c, k)) / comb(n, k)
 

@@ -2,7 +2,8 @@
 
 Differences have variance (omega^2 + sigma_v^2/K_v + sigma_r^2/K_r)/n: omega^2 is the spread of true per-question
 differences (0 for an identical vendor), sigma^2 the variance of one sample of one question, K the samples a side
-(statistics.md section 4). For one binary sample of accuracy p whose two sides correlate by rho, sigma^2 = p(1-p)(1-rho).
+(statistics.md section 4). For one binary sample of accuracy p whose two sides correlate by rho, sigma^2 =
+p(1-p)(1-rho).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from kvv.stats.special import chdtr, ndtr, pdtr
 class Design:
     """A planned comparison: ``n`` questions, ``k_vendor`` and ``k_reference`` samples of each.
 
-    ``sigma2`` is the variance of one sample of one question around that question's mean; ``omega2`` the variance of true
-    differences between questions. ``k_reference`` inf stands for a reference that is known exactly. ``clusters``: the number of groups of
-    questions that a t interval rests on, 0 for one that is no t interval.
+    ``sigma2`` is the variance of one sample of one question around that question's mean; ``omega2`` the variance of
+    true differences between questions. ``k_reference`` inf stands for a reference that is known exactly. ``clusters``:
+    the number of groups of questions that a t interval rests on, 0 for one that is no t interval.
     """
 
     n: int
@@ -46,7 +47,9 @@ class Design:
 
 
 def binary_design(n: int, accuracy: float, rho: float, *, k_vendor: float = 1, k_reference: float = 1) -> Design:
-    """A design for right/wrong answers; ``rho`` is the correlation of two runs of the same questions, 0 for unpaired samples."""
+    """A design for right/wrong answers; ``rho`` is the correlation of two runs of the same questions, 0 for unpaired
+    samples.
+    """
     return Design(n=n, sigma2=accuracy * (1 - accuracy) * (1 - rho), k_vendor=k_vendor, k_reference=k_reference)
 
 
@@ -64,24 +67,33 @@ def required_n(design: Design, margin: float, *, alpha: float = 0.05, power: flo
 
 
 def pass_probability(se: float, margin: float, *, true_difference: float = 0.0, alpha: float = 0.05) -> float:
-    """The chance that the lower limit lies above -``margin`` when the vendor's true difference is ``true_difference``."""
+    """The chance that the lower limit lies above -``margin`` when the vendor's true difference is
+    ``true_difference``.
+    """
     if se <= 0:
         return float(true_difference > -margin)
     return float(ndtr((margin + true_difference) / se - normal_quantile(1 - alpha)))
 
 
 def visible_loss(design: Design, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The loss that the exact test of a rerun shows with this power, whole questions lost; infinity where not even all of them would do."""
+    """The loss that the exact test of a rerun shows with this power, whole questions lost; infinity where not even all
+    of them would do.
+    """
     if design.single:
         return visible_pairs((design.se * design.n) ** 2, design.n, alpha=alpha, power=power)
-    return visible_repeats(design.se, design.n, lost_variance(design.k_vendor, design.k_reference), alpha=alpha, power=power)
+    return visible_repeats(
+        design.se, design.n, lost_variance(design.k_vendor, design.k_reference), alpha=alpha, power=power
+    )
 
 
-def seen_probability(design: Design, loss: float, *, alpha: float = 0.05, power: float = 0.8, wrong: float = 0.01) -> float:
-    """The chance that an identical vendor's answers would have shown ``loss`` with this power and rule it out, but for ``wrong``.
+def seen_probability(
+    design: Design, loss: float, *, alpha: float = 0.05, power: float = 0.8, wrong: float = 0.01
+) -> float:
+    """The chance that an identical vendor's answers would have shown ``loss`` with this power and rule it out, but for
+    ``wrong``.
 
-    The scatter is itself a draw: of the number of discordant questions for one binary sample a side (Poisson), of the variance of
-    differences otherwise (chi-square).
+    The scatter is itself a draw: of the number of discordant questions for one binary sample a side (Poisson), of the
+    variance of differences otherwise (chi-square).
     """
     z = normal_quantile(1 - wrong)
     if math.isinf(z) or math.isinf(normal_quantile(1 - alpha)):
@@ -92,7 +104,9 @@ def seen_probability(design: Design, loss: float, *, alpha: float = 0.05, power:
         chances = np.diff(pdtr(counts, mean), prepend=0.0)
         b, c = np.meshgrid(counts, counts)
         low, _ = tango_limits(b, c, design.n, z)
-        blind = next((k for k in counts if visible_pairs(2 * int(k), design.n, alpha=alpha, power=power) > loss), len(counts))
+        blind = next(
+            (k for k in counts if visible_pairs(2 * int(k), design.n, alpha=alpha, power=power) > loss), len(counts)
+        )
         return float((np.outer(chances, chances) * ((low > -loss) & (np.minimum(b, c) < blind))).sum())
     if design.n < 2:
         return 0.0
@@ -100,7 +114,9 @@ def seen_probability(design: Design, loss: float, *, alpha: float = 0.05, power:
     narrow, wide = 0.0, 1.0
     for _ in range(40):
         se = (narrow + wide) / 2
-        narrow, wide = (se, wide) if visible_repeats(se, design.n, lost, alpha=alpha, power=power) <= loss else (narrow, se)
+        narrow, wide = (
+            (se, wide) if visible_repeats(se, design.n, lost, alpha=alpha, power=power) <= loss else (narrow, se)
+        )
     if design.se <= 0:
         return float(narrow > 0)
     df = design.n - 1

@@ -1,7 +1,7 @@
 """O'Brien and Fleming's bounds (Biometrics 35, 1979) for several looks at the same growing Z.
 
-At look k of K, with the share t_k of the planned information in hand, stop when Z >= C / sqrt(t_k). C is found so that a
-true boundary case crosses any bound with probability alpha, by numerical integration over the Brownian path
+At look k of K, with the share t_k of the planned information in hand, stop when Z >= C / sqrt(t_k). C is found so that
+a true boundary case crosses any bound with probability alpha, by numerical integration over the Brownian path
 (Armitage, McPherson and Rowe 1969), so that looks need not be equally spaced (BEAM looks by conversation).
 """
 
@@ -51,7 +51,8 @@ class LookChance:
 
 
 def look_chances(alpha: float, fractions: Sequence[float], drift: float) -> tuple[LookChance, ...]:
-    """Where a sample is stopped whose Z has the mean ``drift`` when it is complete: (margin + true difference) / standard error.
+    """Where a sample is stopped whose Z has the mean ``drift`` when it is complete: (margin + true difference) /
+    standard error.
 
     What is left of 1 crosses no bound, not even the last one.
     """

@@ -1,6 +1,7 @@
 """Accepted baselines: one small JSON file each in a folder, made by `kvv baseline accept` and by nothing else.
 
-A file holds a run's ``Side`` (settings, per-case values, no answers), so that it outlives the run's folder and can be committed:
+A file holds a run's ``Side`` (settings, per-case values, no answers), so that it outlives the run's folder and can be
+committed:
 
     {"kvv_baseline": 1, "accepted": "2026-03-01T12:00:00Z", "note": "...", "side": {...}}
 """
@@ -69,7 +70,9 @@ def read_baseline(path: Path) -> Baseline:
             raise ConfigError(f"--baseline: {path} is too large for a baseline")
         table = json.loads(path.read_text("utf-8"))
         if not isinstance(table, dict) or table.get("kvv_baseline") != FORMAT:
-            raise ConfigError(f"--baseline: {path} is no baseline file of format {FORMAT} (`kvv baseline accept` writes one)")
+            raise ConfigError(
+                f"--baseline: {path} is no baseline file of format {FORMAT} (`kvv baseline accept` writes one)"
+            )
         side = _SIDE.validate_python(table.get("side"))
         side = replace(side, vendor=vendor_stored(side.vendor, side.base_url))
         return Baseline(side=side, accepted=str(table.get("accepted", "")), note=str(table.get("note", "")))

@@ -1,7 +1,9 @@
-"""Files written where somebody else may have put something first: a link, a pipe, a device, another name of a file elsewhere.
+"""Files written where somebody else may have put something first: a link, a pipe, a device, another name of a file
+elsewhere.
 
-A file is written whole under a new name beside its place and then renamed over it. What stood there is replaced, never opened: a link's
-target and a hard link's other names keep their content, a pipe blocks nobody, and a full disk leaves the earlier file as it was.
+A file is written whole under a new name beside its place and then renamed over it. What stood there is replaced, never
+opened: a link's target and a hard link's other names keep their content, a pipe blocks nobody, and a full disk leaves
+the earlier file as it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A stored run under another policy and against other references: a view of it as if it had been run so. Nothing is written."""
+"""A stored run under another policy and against other references: a view of it as if it had been run so. Nothing is
+written.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from kvv.storage.view import RunView
 
 
 class RegatedStore(Store):
-    """A read-only store whose meta names another policy and other references; ``server_counts`` are gone, so that the references decide."""
+    """A read-only store whose meta names another policy and other references; ``server_counts`` are gone, so that the
+    references decide.
+    """
 
     _policy: Policy | None = None
     _references: Mapping[str, Sequence[ReferenceRun]] = {}
@@ -33,7 +37,11 @@ class RegatedStore(Store):
             {
                 **entry,
                 "references": [
-                    {"name": run.name, "model": run.model, "cases": {case: list(samples) for case, samples in run.cases.items()}}
+                    {
+                        "name": run.name,
+                        "model": run.model,
+                        "cases": {case: list(samples) for case, samples in run.cases.items()},
+                    }
                     for run in self._references.get(entry["id"], ())
                 ],
             }

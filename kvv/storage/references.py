@@ -1,6 +1,7 @@
 """Reference files: what an earlier run got, case by case, so that a later one can be paired with it.
 
-JSON Lines. The first line is a header, then one line per case; it works for every suite, because only ``values`` are kept:
+JSON Lines. The first line is a header, then one line per case; it works for every suite, because only ``values`` are
+kept:
 
     {"kvv_reference": 1, "model": ..., "run_id": ..., "created": ..., "source": ..., "data_sha256": {suite: ...}}
     {"suite": "toolcall", "case": "toolcall/0a1b...", "samples": [{"triggered": 1.0, ...}, null]}
@@ -38,7 +39,8 @@ class ReferenceError(ValueError):  # the builtin of this name is about weak refe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Where a reference comes from. ``created`` is an ISO 8601 UTC time, ``data_sha256`` is by suite, ``source`` free text.
+    """Where a reference comes from. ``created`` is an ISO 8601 UTC time, ``data_sha256`` is by suite, ``source`` free
+    text.
 
     ``asked`` is by suite how the model was asked (sampling and thinking), absent for recordings of which nobody knows.
     ``source_sha256`` is the digest of the file of an imported recording, "" for a run of our own. ``results_sha256`` is
@@ -63,10 +65,13 @@ class ReferenceFile:
     runs: Mapping[str, ReferenceRun]
 
     def same_run(self, other: ReferenceFile) -> bool:
-        """Whether both are of one run: by its id, which a copy keeps; by its results, which a recording keeps when it is imported again; or
-        because they say the same in everything. Equal scores alone make no one run: two official runs may both be right throughout."""
+        """Whether both are of one run: by its id, which a copy keeps; by its results, which a recording keeps when it
+        is imported again; or because they say the same in everything. Equal scores alone make no one run: two official
+        runs may both be right throughout."""
         marks = ("run_id", "source_sha256", "results_sha256")
-        return self == other or any(getattr(self.header, mark) and getattr(self.header, mark) == getattr(other.header, mark) for mark in marks)
+        return self == other or any(
+            getattr(self.header, mark) and getattr(self.header, mark) == getattr(other.header, mark) for mark in marks
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +88,21 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
     """Write the ``values`` of every planned sample; by suite, what was written.
 
     Verdicts may come in any order. A sample never judged before one that was (a run cut short) is null. A refused
-    request and a failed one are null alike: neither says what the model would do. The file is there whole or not at all; ReferenceError
-    where no sample has a value, OSError where it cannot be written.
+    request and a failed one are null alike: neither says what the model would do. The file is there whole or not at
+    all; ReferenceError where no sample has a value, OSError where it cannot be written.
     """
     samples = per_case(verdicts)
     written = _written(samples)
     if not any(suite.usable for suite in written):
-        raise ReferenceError(f"{path} was not written: no benchmark sample was concluded, and a reference of nothing says nothing")
-    head: dict[str, Any] = {"kvv_reference": FORMAT, "model": header.model, "run_id": header.run_id, "created": header.created}
+        raise ReferenceError(
+            f"{path} was not written: no benchmark sample was concluded, and a reference of nothing says nothing"
+        )
+    head: dict[str, Any] = {
+        "kvv_reference": FORMAT,
+        "model": header.model,
+        "run_id": header.run_id,
+        "created": header.created,
+    }
     head |= {"source": header.source, "source_sha256": header.source_sha256, "data_sha256": dict(header.data_sha256)}
     if header.results_sha256:
         head["results_sha256"] = header.results_sha256
@@ -108,7 +120,11 @@ def _written(samples: Mapping[tuple[str, str], Sequence[Mapping[str, float] | No
     for name in dict.fromkeys(suite for suite, _ in samples):
         cases = [judged for (suite, _), judged in samples.items() if suite == name]
         values = [value for judged in cases for value in judged]
-        found.append(Written(suite=name, cases=len(cases), samples=len(values), usable=sum(value is not None for value in values)))
+        found.append(
+            Written(
+                suite=name, cases=len(cases), samples=len(values), usable=sum(value is not None for value in values)
+            )
+        )
     return found
 
 
@@ -249,8 +265,12 @@ def programs(cases: Iterable[Case]) -> dict[str, Any]:
 
 
 def asked_otherwise(reference: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """The first setting or program in which a reference was asked otherwise than this run, "" where none is known to be."""
-    different = (name for name in (*ASKED, *PROGRAMS) if name in reference and name in own and reference[name] != own[name])
+    """The first setting or program in which a reference was asked otherwise than this run, "" where none is known to
+    be.
+    """
+    different = (
+        name for name in (*ASKED, *PROGRAMS) if name in reference and name in own and reference[name] != own[name]
+    )
     return next((f"{name} {reference[name]} there and {own[name]} here" for name in different), "")
 
 
@@ -260,4 +280,7 @@ def check_overlap(reference: ReferenceRun, suite: str, cases: Collection[str], *
     if share < LEAST_OVERLAP:
         where = str(path) if path is not None else f"reference {reference.name}"
         wanted = len(set(cases))
-        raise ReferenceError(f"{where}: knows {round(share * wanted)} of the {wanted} cases of {suite}; it was made from other data or other prompts")
+        raise ReferenceError(
+            f"{where}: knows {round(share * wanted)} of the {wanted} cases of {suite}; it was made from other data or"
+            " other prompts"
+        )

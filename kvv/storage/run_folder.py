@@ -25,7 +25,26 @@ from kvv.storage.files import replace_file
 STORE = "store.sqlite"
 CONFIG = "run.toml"
 #: host labels that name no vendor
-GENERIC_LABELS = frozenset({"api", "www", "inference", "gateway", "llm", "openai", "v1", "com", "ai", "net", "org", "io", "cn", "dev", "co", "xyz"})
+GENERIC_LABELS = frozenset(
+    {
+        "api",
+        "www",
+        "inference",
+        "gateway",
+        "llm",
+        "openai",
+        "v1",
+        "com",
+        "ai",
+        "net",
+        "org",
+        "io",
+        "cn",
+        "dev",
+        "co",
+        "xyz",
+    }
+)
 NAME_LIMIT = 99
 #: what services on this machine are called, before their port
 LOCAL = "local"
@@ -53,7 +72,9 @@ def vendor_of(base_url: str | None) -> str:
 
 
 def vendor_stored(vendor: str, base_url: str) -> str:
-    """The vendor of a stored run. Runs from before ports were told apart say ``local``; their address, where it was kept, has the port."""
+    """The vendor of a stored run. Runs from before ports were told apart say ``local``; their address, where it was
+    kept, has the port.
+    """
     return vendor_of(base_url) if vendor == LOCAL and base_url.startswith("http") else vendor
 
 
@@ -102,7 +123,9 @@ def _without_none(value: Any) -> Any:
 
 
 def read_config(folder: Path) -> RunConfig:
-    """The options of a run folder, which may be anybody's: ``kvv.storage.seal`` tells which of them may be followed. ConfigError in one line."""
+    """The options of a run folder, which may be anybody's: ``kvv.storage.seal`` tells which of them may be followed.
+    ConfigError in one line.
+    """
     path = folder / CONFIG
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
@@ -140,7 +163,9 @@ def _begun(folder: Path) -> tuple[str, int, str]:
 
 
 def find_run(name: str, out: str = "reports") -> Path:
-    """A run folder by path, or by its name (or a unique beginning or hash of it) under ``out``; ``last`` is the newest."""
+    """A run folder by path, or by its name (or a unique beginning or hash of it) under ``out``; ``last`` is the
+    newest.
+    """
     path = Path(name)
     if (path / STORE).is_file():
         return path

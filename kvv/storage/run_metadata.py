@@ -40,7 +40,11 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "kvv_version": version,
         "started": now(),
         "seed": config.seed,
-        "base_url": "" if config.public else redact_url(config.base_url) if config.base_url else "in-process reference endpoint",
+        "base_url": ""
+        if config.public
+        else redact_url(config.base_url)
+        if config.base_url
+        else "in-process reference endpoint",
         "vendor": vendor_of(config.base_url),
         "model": job.model,
         "profile": job.profile.id,
@@ -51,14 +55,22 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "policy": job.policy.model_dump(mode="json"),
         "policy_sha256": job.policy.sha256,
         "chosen_cases": list(config.case),
-        "published": {suite: asdict(mean) for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()},
+        "published": {
+            suite: asdict(mean)
+            for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()
+        },
         "in_process": job.in_process,
         "sandbox": job.sandbox,
         RECORD: seal(config, run_id),
         "contract_only": job.contract_only,
         "suites": [suite_meta(item) for item in job.plan.suites],
         "skipped": [
-            {"id": item.suite, "kind": load_suite(item.suite).kind.value, "title": load_suite(item.suite).title, "skipped": item.reason}
+            {
+                "id": item.suite,
+                "kind": load_suite(item.suite).kind.value,
+                "title": load_suite(item.suite).title,
+                "skipped": item.reason,
+            }
             for item in job.plan.skipped
         ],
     }
@@ -125,7 +137,9 @@ def check_meta(store: Store) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise StoreError(f"{store.path}: damaged, or not the store of a run: its record {place!r} is {_lack(first)}") from None
+        raise StoreError(
+            f"{store.path}: damaged, or not the store of a run: its record {place!r} is {_lack(first)}"
+        ) from None
     except (KeyError, TypeError, ValueError) as error:  # a setting or a suite that this version does not know
         raise StoreError(f"{store.path}: its record cannot be read: {' '.join(str(error).split())[:300]}") from error
     return meta
@@ -153,7 +167,11 @@ def suite_meta(item: PlannedSuite) -> dict[str, Any]:
             "rows": len(dataset.rows),
         },
         "references": [
-            {"name": run.name, "model": run.model, "cases": {case: list(samples) for case, samples in run.cases.items()}}
+            {
+                "name": run.name,
+                "model": run.model,
+                "cases": {case: list(samples) for case, samples in run.cases.items()},
+            }
             for run in item.context.references
         ],
     }
@@ -189,11 +207,15 @@ def recorded_suites(meta: Mapping[str, Any]) -> list[RecordedSuite]:
 def _dataset(entry: Mapping[str, Any] | None) -> Dataset | None:
     if entry is None:
         return None
-    return Dataset(rows=(), origin=entry["origin"], revision=entry["revision"], sha256=entry["sha256"], fixture=entry["fixture"])
+    return Dataset(
+        rows=(), origin=entry["origin"], revision=entry["revision"], sha256=entry["sha256"], fixture=entry["fixture"]
+    )
 
 
 def suite_runs(meta: Mapping[str, Any]) -> Sequence[SuiteRun]:
-    """Selected suites in report order, skipped ones with their reason; benchmarks that the gate held back count as skipped."""
+    """Selected suites in report order, skipped ones with their reason; benchmarks that the gate held back count as
+    skipped.
+    """
     blocked = bool(meta.get("blocked"))
     runs = [
         SuiteRun(
@@ -207,7 +229,10 @@ def suite_runs(meta: Mapping[str, Any]) -> Sequence[SuiteRun]:
     ]
     return [
         *runs,
-        *(SuiteRun(id=entry["id"], kind=SuiteKind(entry["kind"]), title=entry["title"], skipped=entry["skipped"]) for entry in meta["skipped"]),
+        *(
+            SuiteRun(id=entry["id"], kind=SuiteKind(entry["kind"]), title=entry["title"], skipped=entry["skipped"])
+            for entry in meta["skipped"]
+        ),
     ]
 
 

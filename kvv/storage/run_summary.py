@@ -1,6 +1,8 @@
-"""One finished run as a comparison sees it: what it asked, under which settings, and what each sample came to. No answers, no bytes.
+"""One finished run as a comparison sees it: what it asked, under which settings, and what each sample came to. No
+answers, no bytes.
 
-It is also what an accepted baseline file holds (``kvv.storage.baselines``): plain values, readable back through pydantic.
+It is also what an accepted baseline file holds (``kvv.storage.baselines``): plain values, readable back through
+pydantic.
 """
 
 from __future__ import annotations
@@ -42,9 +44,11 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """What one passive rule found in a run: ``count`` objections in ``exchanges`` answers, at the level of the run's policy.
+    """What one passive rule found in a run: ``count`` objections in ``exchanges`` answers, at the level of the run's
+    policy.
 
-    ``cases`` are a few of the cases whose answers it objected to. ``breaks``: it fails its area's gate under the run's policy.
+    ``cases`` are a few of the cases whose answers it objected to. ``breaks``: it fails its area's gate under the run's
+    policy.
     """
 
     rule: str
@@ -63,7 +67,9 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A report row of the suite, as the run's own report has it; ``kvv`` is the value under the public verifier's failure rule."""
+    """A report row of the suite, as the run's own report has it; ``kvv`` is the value under the public verifier's
+    failure rule.
+    """
 
     metric: str
     primary: bool
@@ -77,9 +83,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult:
-    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be comparable.
+    """``facts`` is by kind (data, sampling, judge, agent, scorer): what has to be equal for two results to be
+    comparable.
 
-    ``ended_early``: a look ended the suite (``kvv run --early-stop``): its cases are the first of a seeded order, those not asked are not here.
+    ``ended_early``: a look ended the suite (``kvv run --early-stop``): its cases are the first of a seeded order, those
+    not asked are not here.
     """
 
     id: str
@@ -126,11 +134,13 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there are.
+    """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there
+    are.
 
-    ``verdict``, ``contract`` and ``gates`` are outcomes under the run's own policy. ``findings`` is None where nobody recorded them:
-    a baseline accepted by an earlier version.
-    ``results_sha256`` is ``Store.results_digest``: which measurement it is, "" in baselines of versions that did not keep it.
+    ``verdict``, ``contract`` and ``gates`` are outcomes under the run's own policy. ``findings`` is None where nobody
+    recorded them: a baseline accepted by an earlier version.
+    ``results_sha256`` is ``Store.results_digest``: which measurement it is, "" in baselines of versions that did not
+    keep it.
     """
 
     run_id: str
@@ -153,7 +163,9 @@ class Side:
     results_sha256: str = ""
 
     def same_run(self, other: Side) -> bool:
-        """Whether both are of one run, by its id or by its results: a copy, an accepted baseline, a recording that was imported again."""
+        """Whether both are of one run, by its id or by its results: a copy, an accepted baseline, a recording that was
+        imported again.
+        """
         marks = ("run_id", "results_sha256")
         return any(getattr(self, mark) and getattr(self, mark) == getattr(other, mark) for mark in marks)
 
@@ -162,7 +174,9 @@ class Side:
         return f"{self.vendor} {self.model} {self.date[:10]}"
 
     def reference(self, suite: str) -> ReferenceRun:
-        """Its benchmark results as a reference of a later run, by the rule of reference files: a sample without a usable value is empty."""
+        """Its benchmark results as a reference of a later run, by the rule of reference files: a sample without a
+        usable value is empty.
+        """
         found = self.suites[suite].cases
         cases: dict[str, list[Mapping[str, float]]] = {}
         for case_id, case in found.items():

@@ -34,7 +34,9 @@ EDITIONS = {"beam": "size", "mmmu_pro": "config", "swebench": "benchmark"}
 
 @contextmanager
 def finished(name: str, out: str | None, option: str = "RUN", *, whole: bool = True) -> Iterator[tuple[Store, Path]]:
-    """The store of a run that has ended and, unless ``whole`` is False, is no shard; ConfigError in one line for anything else."""
+    """The store of a run that has ended and, unless ``whole`` is False, is no shard; ConfigError in one line for
+    anything else.
+    """
     try:
         folder = find_run(name, out or "reports")
     except ConfigError as error:
@@ -66,7 +68,9 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
         suite = recorded.suite
         if bool(meta.get("blocked")) and suite.kind is SuiteKind.BENCHMARK:
             continue
-        pairs = PlannedVerdicts(store, suite.id, False, stop.get("sentence", ""), crashes, asked_only=suite.id in stopped)
+        pairs = PlannedVerdicts(
+            store, suite.id, False, stop.get("sentence", ""), crashes, asked_only=suite.id in stopped
+        )
         suites[suite.id] = SuiteResult(
             id=suite.id,
             kind=suite.kind,
@@ -105,7 +109,11 @@ def _breaking_cases(view: RunView) -> frozenset[str]:
     """Contract cases that fail their area's gate."""
     binding = binding_levels(strict=view.policy.strict)
     failed = view.rows(Outcome.FAIL)
-    return frozenset(row.case.id for row in failed if row.level in binding and not row.waived and row.case.suite not in view.benchmarks)
+    return frozenset(
+        row.case.id
+        for row in failed
+        if row.level in binding and not row.waived and row.case.suite not in view.benchmarks
+    )
 
 
 def _findings(view: RunView) -> tuple[RuleResult, ...]:
@@ -128,7 +136,10 @@ def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any
     dataset, settings = entry["dataset"], dict(entry["settings"])
     extra = {key: value for key, value in (settings.get("extra_body") or {}).items() if key != PROVIDER}
     said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
-    sampling = {key: value for key, value in settings.items() if key not in NOT_SAMPLING} | {"extra_body": extra, "preset": view.run.preset}
+    sampling = {key: value for key, value in settings.items() if key not in NOT_SAMPLING} | {
+        "extra_body": extra,
+        "preset": view.run.preset,
+    }
     return {
         "data": None if dataset is None else dataset["sha256"] or dataset["revision"],
         "sampling": sampling,
@@ -196,11 +207,17 @@ def _first_try(verdict: Verdict) -> bool:
 
 
 def _values(verdict: Verdict, references: Sequence[ReferenceRun]) -> dict[str, float]:
-    """With ``agreeing``, where official runs say whether a tool should have been called: the share of them that did the same."""
+    """With ``agreeing``, where official runs say whether a tool should have been called: the share of them that did the
+    same.
+    """
     values = dict(verdict.values)
     if "triggered" not in values:
         return values
-    official = [runs[verdict.sample % len(runs)].get("triggered") for reference in references if (runs := reference.cases.get(verdict.case))]
+    official = [
+        runs[verdict.sample % len(runs)].get("triggered")
+        for reference in references
+        if (runs := reference.cases.get(verdict.case))
+    ]
     votes = [float((vote > 0) == (values["triggered"] > 0)) for vote in official if vote is not None]
     return values | ({"agreeing": sum(votes) / len(votes)} if votes else {})
 
@@ -217,7 +234,9 @@ def service_of(store: Store) -> Service:
         itl_ms=median(_known(samples, "itl_p50_ms")),
         output_tps=median(_known(samples, "tokens_per_s")),
         e2e_ms=median(_known(samples, "total_ms")),
-        completion_tokens=mean((s.case, float(s.completion_tokens)) for s in samples if s.completion_tokens is not None),
+        completion_tokens=mean(
+            (s.case, float(s.completion_tokens)) for s in samples if s.completion_tokens is not None
+        ),
         prompt_tokens=target["prompt_tokens"] if target else 0,
         cost=target["cost"] if target else None,
     )
@@ -228,7 +247,9 @@ def _known(samples: Sequence[TimingSample], name: str, *, streamed: bool = False
 
 
 def answer_text(store: Store, case: str, sample: int) -> str:
-    """The answer that the verdict points at, else the last one to the case's own question; "" where nothing is stored."""
+    """The answer that the verdict points at, else the last one to the case's own question; "" where nothing is
+    stored.
+    """
     verdict = store.verdict(case, sample)
     stored = evidence_exchange(store, verdict) if verdict is not None else None
     if stored is None:

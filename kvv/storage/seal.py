@@ -1,11 +1,12 @@
 """What this user, on this machine, started: only such a run may say by itself where its requests go and with which key.
 
-A run folder may come from anybody, and its ``run.toml`` can be edited. A run therefore begins with a seal in its store: a keyed hash over
-the options that name an address, the variable of a key or of a header, a sandbox or a file to write. The key stays in the user's state
-folder and never enters a run. Whoever lacks the key cannot make a seal, and the run's id in it keeps a seal from being moved to another run.
+A run folder may come from anybody, and its ``run.toml`` can be edited. A run therefore begins with a seal in its store:
+a keyed hash over the options that name an address, the variable of a key or of a header, a sandbox or a file to write.
+The key stays in the user's state folder and never enters a run. Whoever lacks the key cannot make a seal, and the run's
+id in it keeps a seal from being moved to another run.
 
-An option that is covered by no valid seal must be given again on the command line. That is also how a job goes on with a run that
-another, short-lived machine began.
+An option that is covered by no valid seal must be given again on the command line. That is also how a job goes on with
+a run that another, short-lived machine began.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def seal(config: RunConfig, run_id: str) -> dict[str, Any] | None:
 
 
 def doubtful(folder: Path, config: RunConfig) -> tuple[str, ...]:
-    """The options of a folder's configuration that only its ``run.toml`` vouches for. ConfigError for a store that cannot be read.
+    """The options of a folder's configuration that only its ``run.toml`` vouches for. ConfigError for a store that
+    cannot be read.
 
     A default is named by nobody and needs no proof. ``--sandbox none`` is never taken from a file.
     """
@@ -69,12 +71,15 @@ def doubtful(folder: Path, config: RunConfig) -> tuple[str, ...]:
     return tuple(
         name
         for name in SEALED
-        if (value := getattr(config, name)) != default[name] and (name not in proven or (name == "sandbox" and value == "none"))
+        if (value := getattr(config, name)) != default[name]
+        and (name not in proven or (name == "sandbox" and value == "none"))
     )
 
 
 def trusted_config(folder: Path, given: Collection[str], unused: Collection[str] = ()) -> RunConfig:
-    """The folder's configuration. ConfigError naming what has to be given again beside the options ``given``; ``unused`` ones do not count."""
+    """The folder's configuration. ConfigError naming what has to be given again beside the options ``given``;
+    ``unused`` ones do not count.
+    """
     config = read_config(folder)
     missing = [name for name in doubtful(folder, config) if name not in given and name not in unused]
     if missing:
@@ -87,14 +92,18 @@ def trusted_config(folder: Path, given: Collection[str], unused: Collection[str]
 
 
 def _option(name: str, value: Any) -> str:
-    values = [f"{header}={variable}" for header, variable in value.items()] if isinstance(value, Mapping) else [str(value)]
+    values = (
+        [f"{header}={variable}" for header, variable in value.items()] if isinstance(value, Mapping) else [str(value)]
+    )
     return " ".join(f"--{name.replace('_', '-')} {shlex.quote(one)}" for one in values)
 
 
 def _proven(record: Any, config: RunConfig, run_id: Any) -> frozenset[str]:
     """The options that a seal of this user vouches for: all that it covers or, where any of them was changed, none."""
     match record:
-        case {"options": [*options], "mac": str(mac)} if all(isinstance(name, str) for name in options) and (key := _stored_key()):
+        case {"options": [*options], "mac": str(mac)} if all(isinstance(name, str) for name in options) and (
+            key := _stored_key()
+        ):
             known = _mac(key, config, str(run_id), options).encode()
             return frozenset(options) if hmac.compare_digest(known, mac.encode("utf-8", "replace")) else frozenset()
     return frozenset()

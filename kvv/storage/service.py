@@ -14,8 +14,9 @@ CONFIDENCE = 0.95
 
 
 def median(values: Sequence[float]) -> Measured:
-    """The median and its distribution-free interval: the closest order statistics x(r), x(n+1-r) that cover it with at least 95 %
-    (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No interval with fewer than six values, where none covers enough."""
+    """The median and its distribution-free interval: the closest order statistics x(r), x(n+1-r) that cover it with at
+    least 95 % (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No interval with fewer than six values,
+    where none covers enough."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     n = len(ordered)
     if not n:
@@ -41,7 +42,12 @@ def mean(values: Iterable[tuple[str, float]]) -> Measured:
         return Measured(value=None)
     found = clustered_mean(ClusterSum(n=int(n), total=total) for n, total in sums.values())
     interval = found.interval(CONFIDENCE)
-    return Measured(value=found.mean, low=None if interval is None else max(0.0, interval.low), high=interval.high if interval else None, n=found.n)
+    return Measured(
+        value=found.mean,
+        low=None if interval is None else max(0.0, interval.low),
+        high=interval.high if interval else None,
+        n=found.n,
+    )
 
 
 def share(part: int, whole: int) -> Measured:

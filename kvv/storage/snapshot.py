@@ -1,4 +1,6 @@
-"""From a stored run to what its reports show. Everything is recomputed from the store: rendering twice gives the same bytes."""
+"""From a stored run to what its reports show. Everything is recomputed from the store: rendering twice gives the same
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ class PlannedVerdicts:
     """Every planned sample of one suite with its verdict, streamed from the store as often as it is read.
 
     Samples that were never concluded come as INCONCLUSIVE ``not-run``: nothing leaves a denominator silently.
-    ``crashes`` weighs verdicts that name a crash. ``asked_only``: what has no verdict was never part of the sample (a look ended the suite).
+    ``crashes`` weighs verdicts that name a crash. ``asked_only``: what has no verdict was never part of the sample (a
+    look ended the suite).
     """
 
     store: Store
@@ -77,7 +80,13 @@ class PlannedVerdicts:
 
     def _not_run(self, case: Case, sample: int) -> Verdict:
         if self.blocked:
-            return Verdict(case=case.id, sample=sample, outcome=Outcome.SKIP, reason="gate-failed", detail="the parameter gate failed")
+            return Verdict(
+                case=case.id,
+                sample=sample,
+                outcome=Outcome.SKIP,
+                reason="gate-failed",
+                detail="the parameter gate failed",
+            )
         return Verdict(case=case.id, sample=sample, outcome=Outcome.INCONCLUSIVE, reason="not-run", detail=self.why)
 
 
@@ -112,9 +121,13 @@ def build_view(store: Store) -> RunView:
         for case, verdict in pairs:
             collector.add(case, verdict)
             n_open += verdict.reason == "not-run"
-            if suite.kind is not SuiteKind.BENCHMARK and any(entry["expect"] != "answered" for entry in case.inputs.get("rounds", ())):
+            if suite.kind is not SuiteKind.BENCHMARK and any(
+                entry["expect"] != "answered" for entry in case.inputs.get("rounds", ())
+            ):
                 invited.add(case.id)
-            if suite.kind is not SuiteKind.BENCHMARK or (verdict.outcome is not Outcome.PASS and len(rows) < LISTED_SAMPLES):
+            if suite.kind is not SuiteKind.BENCHMARK or (
+                verdict.outcome is not Outcome.PASS and len(rows) < LISTED_SAMPLES
+            ):
                 rows.append(CheckRow.under(policy, today, case, verdict))
             elif verdict.outcome is not Outcome.PASS:
                 beyond[suite.id, verdict.outcome] = beyond.get((suite.id, verdict.outcome), 0) + 1
@@ -159,7 +172,9 @@ def build_view(store: Store) -> RunView:
         traffic=_traffic(store),
         timing=timing,
         trouble=stop.get("sentence", ""),
-        events=tuple(RunEvent(at=event.at, kind=event.kind, message=json.dumps(event.data)) for event in store.events()),
+        events=tuple(
+            RunEvent(at=event.at, kind=event.kind, message=json.dumps(event.data)) for event in store.events()
+        ),
         unlisted=tuple(Unlisted(suite=name, outcome=outcome, n=n) for (name, outcome), n in beyond.items()),
     )
 
@@ -175,19 +190,31 @@ def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, A
 
 
 def _evidence(
-    store: Store, meta: Mapping[str, Any], every: Sequence[RecordedSuite], stats: Sequence[Stat], answered_by: Sequence[AnsweredBy]
+    store: Store,
+    meta: Mapping[str, Any],
+    every: Sequence[RecordedSuite],
+    stats: Sequence[Stat],
+    answered_by: Sequence[AnsweredBy],
 ) -> Evidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
     beside = Beside.of(meta)
     return Evidence(
         stats=stats,
-        findings=[*(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)), *_died(store), *_gateway(store)],
+        findings=[
+            *(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)),
+            *_died(store),
+            *_gateway(store),
+        ],
         references={recorded.suite.id: recorded.context.references for recorded in every},
         interleaved=frozenset(beside.suites),
         unfinished=beside.unfinished(),
         published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
-        server_counts={f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"]) for suite in suites if suite.counted and suite.id in counts},
+        server_counts={
+            f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"])
+            for suite in suites
+            if suite.counted and suite.id in counts
+        },
         mixed={**beside.mixed(), **mixed_suites(answered_by, meta)},
         part=_part(meta.get("shard")),
         looks=recorded_looks(meta),
@@ -197,7 +224,9 @@ def _evidence(
 
 def mixed_suites(answered_by: Sequence[AnsweredBy], meta: Mapping[str, Any]) -> dict[str, str]:
     """Benchmarks of the run that more than one upstream answered, and who."""
-    found = upstreams.mixed(answered_by, [entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK])
+    found = upstreams.mixed(
+        answered_by, [entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK]
+    )
     return {suite: f"{words}; pin one with --provider" for suite, words in found.items()}
 
 
@@ -215,13 +244,18 @@ def _findings(store: Store) -> Iterator[FindingGroup]:
             count=group.count,
             exchanges=group.exchanges,
             message=group.message,
-            examples=tuple(FindingExample(exchange=example.exchange, frame=example.frame, excerpt=example.excerpt) for example in group.examples),
+            examples=tuple(
+                FindingExample(exchange=example.exchange, frame=example.frame, excerpt=example.excerpt)
+                for example in group.examples
+            ),
             causes=group.causes,
         )
 
 
 def _recorded_only(group: FindingGroup) -> FindingGroup:
-    """A recording passed through somebody's client: what is odd about it is shown, and is no verdict on the endpoint's bytes."""
+    """A recording passed through somebody's client: what is odd about it is shown, and is no verdict on the endpoint's
+    bytes.
+    """
     return replace(group, level=Level.SHOULD) if group.level is Level.MUST else group
 
 
@@ -236,7 +270,10 @@ def _died(store: Store) -> Iterator[FindingGroup]:
                 kind=FindingKind.BREAKS_CLIENTS,
                 count=1,
                 exchanges=1,
-                message=f"the endpoint stopped answering after {event.data.get('case', 'a request')} ({event.data.get('reason', '')})",
+                message=(
+                    f"the endpoint stopped answering after {event.data.get('case', 'a request')}"
+                    f" ({event.data.get('reason', '')})"
+                ),
             )
 
 
@@ -257,8 +294,8 @@ def _gateway(store: Store) -> Iterator[FindingGroup]:
 
 
 def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> Iterator[Answer]:
-    """The answers, each counted on its way: they are read from the store once. A service is measured by first attempts, and never by the
-    cases that ``invited`` a refusal."""
+    """The answers, each counted on its way: they are read from the store once. A service is measured by first attempts,
+    and never by the cases that ``invited`` a refusal."""
     agentic = _agentic(store)
     for sample in store.timing_samples():
         answer = Answer(

@@ -3,16 +3,17 @@
 Building one from a finished run:
 
     view = RunView(
-        run=RunFacts(run_id=..., started=..., finished=..., kvv_version=..., seed=..., exit_code=exit_code(decision.outcome)),
-        endpoint=Endpoint(base_url=redacted, model=..., vendor=...),
-        profile="kimi-k3", surface="vendor", policy=PolicyRef(name=policy.name, sha256=policy.sha256, strict=policy.strict),
-        suites=suites, decision=decision,
+        run=RunFacts(run_id=..., started=..., finished=..., kvv_version=..., seed=...,
+        exit_code=exit_code(decision.outcome)), endpoint=Endpoint(base_url=redacted, model=..., vendor=...),
+        profile="kimi-k3", surface="vendor", policy=PolicyRef(name=policy.name, sha256=policy.sha256,
+        strict=policy.strict), suites=suites, decision=decision,
         checks=tuple(CheckRow.under(policy, today, case, verdict, request=..., answer=...) for ...),
         traffic=Traffic(...), timing=timing_of(answers),
     )
 
-``checks`` has every contract case; of benchmarks only the samples worth showing (failed, open), or all of them: renderers
-bound what they list and say how much they left out. Texts may be hostile and of any length; secrets must be redacted before.
+``checks`` has every contract case; of benchmarks only the samples worth showing (failed, open), or all of them:
+renderers bound what they list and say how much they left out. Texts may be hostile and of any length; secrets must be
+redacted before.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """``base_url`` without userinfo and query; ``upstreams``: who answered -> how many exchanges; ``fingerprints`` likewise."""
+    """``base_url`` without userinfo and query; ``upstreams``: who answered -> how many exchanges; ``fingerprints``
+    likewise.
+    """
 
     base_url: str
     model: str
@@ -70,7 +73,8 @@ class PolicyRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """One judged sample. The texts are for people: request body, what came back, what would have been right, a curl line with $KVV_API_KEY.
+    """One judged sample. The texts are for people: request body, what came back, what would have been right, a curl
+    line with $KVV_API_KEY.
 
     ``waived`` and ``level`` are as the policy has them; ``CheckRow.under`` fills them in.
     """
@@ -100,7 +104,16 @@ class CheckRow:
         """The row as this policy sees it on this day."""
         waived = verdict.outcome is Outcome.FAIL and any(w.holds(case.id, today) for w in policy.waiver)
         level = policy.level(case.id, case.level)
-        return cls(case=case, verdict=verdict, level=level, waived=waived, request=request, answer=answer, expected=expected, curl=curl)
+        return cls(
+            case=case,
+            verdict=verdict,
+            level=level,
+            waived=waived,
+            request=request,
+            answer=answer,
+            expected=expected,
+            curl=curl,
+        )
 
     @property
     def id(self) -> str:
@@ -110,7 +123,9 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Counts over the run. ``first_try_success``: share of requests whose first attempt was answered; ``cost`` in US dollars."""
+    """Counts over the run. ``first_try_success``: share of requests whose first attempt was answered; ``cost`` in US
+    dollars.
+    """
 
     requests: int = 0
     attempts: int = 0
@@ -142,7 +157,9 @@ class PromptTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingView:
-    """None where nothing was measured. Milliseconds; tokens a second. ``itl_by_workload`` is by chat and agentic, those that were measured."""
+    """None where nothing was measured. Milliseconds; tokens a second. ``itl_by_workload`` is by chat and agentic, those
+    that were measured.
+    """
 
     ttft_ms: Quantiles | None = None
     by_prompt_tokens: tuple[PromptTier, ...] = ()
@@ -189,7 +206,9 @@ class RunView:
     unlisted: tuple[Unlisted, ...] = ()
 
     def counts(self, row: CheckRow) -> bool:
-        """Whether a failure of this row counts against the verdict: not waived, and must, or should under ``strict``."""
+        """Whether a failure of this row counts against the verdict: not waived, and must, or should under
+        ``strict``.
+        """
         return not row.waived and (row.level is Level.MUST or (row.level is Level.SHOULD and self.policy.strict))
 
     @property
@@ -233,7 +252,12 @@ def timing_of(answers: Iterable[Answer]) -> TimingView:
     tiers = [array("d") for _ in PROMPT_TIERS]
     workloads = {name: array("d") for name in ("chat", "agentic")}
     for answer in answers:
-        for values, value in ((ttft, answer.ttft_ms), (itl, answer.itl_ms), (tps, answer.output_tps), (e2e, answer.e2e_ms)):
+        for values, value in (
+            (ttft, answer.ttft_ms),
+            (itl, answer.itl_ms),
+            (tps, answer.output_tps),
+            (e2e, answer.e2e_ms),
+        ):
             if value is not None:
                 values.append(value)
         if answer.itl_ms is not None:

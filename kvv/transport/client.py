@@ -45,7 +45,8 @@ FIRST_BYTE_S_PER_TOKEN = 0.001
 LONG_PROMPT_TOKENS = 1_000
 #: where nobody counted the prompt's tokens
 BYTES_PER_TOKEN = 4
-#: shorter than the idle limit of common servers (gunicorn 2 s, uvicorn and node 5 s), so that few requests meet a closing one
+#: shorter than the idle limit of common servers (gunicorn 2 s, uvicorn and node 5 s), so that few requests meet a
+#: closing one
 KEEP_ALIVE_S = 1.5
 #: after so many requests lost to closing connections, connections are not reused for a while
 STALE_LIMIT, NO_REUSE_S = 3, 60.0
@@ -60,8 +61,9 @@ DETAIL_LENGTH = 300
 class Transport:
     """Sends requests to the endpoints; an async context manager. Makes no more than ``max_connections`` per endpoint.
 
-    Proxies come from the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) and are never used for loopback; netrc is never
-    read, no cookie kept, no redirect followed. The time-outs (seconds) are the run's; a request's own go over them.
+    Proxies come from the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) and are never used for loopback; netrc is
+    never read, no cookie kept, no redirect followed. The time-outs (seconds) are the run's; a request's own go over
+    them.
     """
 
     def __init__(
@@ -78,13 +80,17 @@ class Transport:
     ) -> None:
         self._limits = limits
         self._timeouts = Timeouts(connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout)
-        self._channels = {role: _Channel(endpoint, max_connections, ssl_context) for role, endpoint in endpoints.items()}
+        self._channels = {
+            role: _Channel(endpoint, max_connections, ssl_context) for role, endpoint in endpoints.items()
+        }
         self._redactor = redactor.plus(secret for channel in self._channels.values() for secret in channel.secrets)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for channel in self._channels.values():
             await channel.close()
         await asyncio.sleep(0)  # lets the closed connections say so before the loop may end
@@ -122,7 +128,11 @@ class Transport:
         try:
             async with watch:
                 fault = await call.run(channel, request, body, connect, watch)
-        except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:  # TimeoutError is an OSError
+        except (
+            aiohttp.ClientError,
+            http_exceptions.HttpProcessingError,
+            OSError,
+        ) as error:  # TimeoutError is an OSError
             fault = watch.fault if watch.fired else _fault(error, connect)
         except BadEncoding as error:
             fault = Fault(kind=FaultKind.BAD_ENCODING, detail=str(error))
@@ -131,27 +141,36 @@ class Transport:
                 call.abort()
         if fault is not None:
             channel.note(fault, reused=call.reused, answered=call.answered)
-            fault = replace(fault, detail=self._redactor.message(fault.detail)[:DETAIL_LENGTH], after_content=call.content)
+            fault = replace(
+                fault, detail=self._redactor.message(fault.detail)[:DETAIL_LENGTH], after_content=call.content
+            )
         received = reader.finish(fault=fault, total_ms=call.elapsed_ms(), close_delimited=call.close_delimited)
         return self._scrubbed(received, suspicious=call.detector.found)
 
     def _scrubbed(self, received: Received, *, suspicious: bool) -> Received:
-        """Where no packet held a secret, one can still be spelled out over several frames: only in what they add up to."""
+        """Where no packet held a secret, one can still be spelled out over several frames: only in what they add up
+        to.
+        """
         if any(map(self._redactor.suspects, _joined(received.observation))):
             exchange = received.exchange
-            received = replace(received, exchange=replace(exchange, frames=without_pieces(exchange.frames, self._redactor)))
+            received = replace(
+                received, exchange=replace(exchange, frames=without_pieces(exchange.frames, self._redactor))
+            )
             suspicious = True
         if not suspicious:
             return received
         whole = self._redactor.value(received)
         # the rules cut their excerpts before anything was scrubbed
         findings = tuple(
-            replace(new, excerpt=self._redactor.cut(old.excerpt, EXCERPT)) for old, new in zip(received.findings, whole.findings, strict=True)
+            replace(new, excerpt=self._redactor.cut(old.excerpt, EXCERPT))
+            for old, new in zip(received.findings, whole.findings, strict=True)
         )
         return replace(whole, findings=findings)
 
     def _patience(self, request: Request, size: int) -> tuple[float, float, float]:
-        """Seconds to connect, to the first byte and between bytes, for a body of ``size`` bytes; prefill time grows with the prompt."""
+        """Seconds to connect, to the first byte and between bytes, for a body of ``size`` bytes; prefill time grows
+        with the prompt.
+        """
         own, run = request.timeouts, self._timeouts
         connect = own.connect or run.connect or CONNECT_S
         tokens = request.expect_prompt_tokens or size // BYTES_PER_TOKEN
@@ -163,7 +182,9 @@ class Transport:
 
 
 class _Channel:
-    """One endpoint's sessions: one that reuses connections, and one that does not, for servers that close them unannounced."""
+    """One endpoint's sessions: one that reuses connections, and one that does not, for servers that close them
+    unannounced.
+    """
 
     def __init__(self, endpoint: Endpoint, max_connections: int, ssl_context: ssl.SSLContext | None) -> None:
         self._url = base_url(endpoint)
@@ -183,13 +204,17 @@ class _Channel:
         session = self._session(reuse=time.monotonic() >= self._reuse_from)
         if request.path not in self._urls:
             path, _, query = request.path.partition("?")
-            parts = self._url._replace(path=self._url.path + path, query="&".join(filter(None, (self._url.query, query))))
+            parts = self._url._replace(
+                path=self._url.path + path, query="&".join(filter(None, (self._url.query, query)))
+            )
             self._urls[request.path] = URL(urlunsplit(parts))
         return session.request(
             request.method,
             self._urls[request.path],
             data=payload,
-            headers=self._headers[request.credential],  # not the session's: those would go to a proxy's CONNECT as well, key and all
+            headers=self._headers[
+                request.credential
+            ],  # not the session's: those would go to a proxy's CONNECT as well, key and all
             proxy=self._proxy,
             allow_redirects=False,
             timeout=_client_timeout(connect),
@@ -217,7 +242,9 @@ class _Channel:
         if reuse not in self._sessions:
             keep: dict[str, Any] = {"keepalive_timeout": KEEP_ALIVE_S} if reuse else {"force_close": True}
             self._sessions[reuse] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._max_connections, ssl=self._ssl or True, resolver=aiohttp.ThreadedResolver(), **keep),
+                connector=aiohttp.TCPConnector(
+                    limit=self._max_connections, ssl=self._ssl or True, resolver=aiohttp.ThreadedResolver(), **keep
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
@@ -244,7 +271,9 @@ def _joined(observation: Observation) -> Iterator[str]:
 
 
 class _Call:
-    """What is known of one attempt while it runs. ``origin`` is the moment offsets count from (``time.perf_counter``)."""
+    """What is known of one attempt while it runs. ``origin`` is the moment offsets count from
+    (``time.perf_counter``).
+    """
 
     __slots__ = ("_reader", "answered", "close_delimited", "content", "detector", "origin", "reused", "socket")
 
@@ -263,32 +292,44 @@ class _Call:
     def elapsed_ms(self) -> float:
         return (time.perf_counter() - self.origin) * 1000
 
-    async def run(self, channel: _Channel, request: Request, body: EncodedBody, connect: float, watch: Watch) -> Fault | None:
+    async def run(
+        self, channel: _Channel, request: Request, body: EncodedBody, connect: float, watch: Watch
+    ) -> Fault | None:
         payload = _Body(body, self, watch, channel) if body.size or request.method == "POST" else None
         async with channel.open(request, payload, connect) as response:
             self.answered = True
             try:
                 return await self._take(response, watch)
             finally:
-                if response.connection is not None:  # None: the answer is complete, and the connection may be another request's by now
+                if (
+                    response.connection is not None
+                ):  # None: the answer is complete, and the connection may be another request's by now
                     self.abort()
 
     async def _take(self, response: aiohttp.ClientResponse, watch: Watch) -> Fault | None:
         raw = response.raw_headers
         self.detector.feed(b"\n".join(value for _, value in raw))
-        self._reader.head(response.status, [(name.decode("latin-1").lower(), value.decode("utf-8", "replace")) for name, value in raw])
-        delimited = "content-length" in response.headers or "chunked" in response.headers.get("transfer-encoding", "").lower()
+        self._reader.head(
+            response.status, [(name.decode("latin-1").lower(), value.decode("utf-8", "replace")) for name, value in raw]
+        )
+        delimited = (
+            "content-length" in response.headers or "chunked" in response.headers.get("transfer-encoding", "").lower()
+        )
         self.close_delimited = not delimited and response.status not in (204, 304)
         watch.broken = lambda: _unnoticed(response)
         inflater = Inflater(response.headers.get("content-encoding", ""))
         if not await self._read(response, inflater, watch):
-            return Fault(kind=FaultKind.TOO_LARGE, detail="the answer exceeds a limit on its size, its lines or its nesting")
+            return Fault(
+                kind=FaultKind.TOO_LARGE, detail="the answer exceeds a limit on its size, its lines or its nesting"
+            )
         inflater.finish()
         return None
 
     async def _read(self, response: aiohttp.ClientResponse, inflater: Inflater, watch: Watch) -> bool:
         """The body to its end; False when the reader wants no more."""
-        terminators = TERMINATORS if response.headers.get("content-type", "").lower().startswith("text/event-stream") else ()
+        terminators = (
+            TERMINATORS if response.headers.get("content-type", "").lower().startswith("text/event-stream") else ()
+        )
         said = 0
         while data := await response.content.readany():
             offset = (watch.beat() - self.origin) * 1000
@@ -308,7 +349,9 @@ class _Call:
 
 
 class _Body(aiohttp.Payload):
-    """The parts of a body, sent one by one: four megabytes are never joined, nor pushed at once into the socket's buffer."""
+    """The parts of a body, sent one by one: four megabytes are never joined, nor pushed at once into the socket's
+    buffer.
+    """
 
     def __init__(self, body: EncodedBody, call: _Call, watch: Watch, channel: _Channel) -> None:
         super().__init__(body, content_type="application/json")
@@ -339,7 +382,9 @@ class _Body(aiohttp.Payload):
 
 
 def _fault(error: BaseException, connect: float) -> Fault:
-    """A client exception as a Fault, in words of our own: an exception's text may quote URLs, credentials or the server."""
+    """A client exception as a Fault, in words of our own: an exception's text may quote URLs, credentials or the
+    server.
+    """
     match error:
         case aiohttp.ConnectionTimeoutError():
             return Fault(kind=FaultKind.CONNECT, detail=f"no connection within {connect:g} s")
@@ -381,7 +426,12 @@ def _unnoticed(response: aiohttp.ClientResponse) -> Fault | None:
     """aiohttp closes a connection on malformed framing in mid-body without waking the body's reader."""
     connection = response.connection
     protocol = connection.protocol if connection is not None else None
-    if protocol is None or protocol.exception() is None or response.content.is_eof() or response.content.exception() is not None:
+    if (
+        protocol is None
+        or protocol.exception() is None
+        or response.content.is_eof()
+        or response.content.exception() is not None
+    ):
         return None
     return Fault(kind=FaultKind.PROTOCOL, detail="malformed HTTP: the framing of the body")
 

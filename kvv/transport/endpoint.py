@@ -13,7 +13,9 @@ from kvv.core import Credential, Role
 from kvv.core.vocabulary import WRONG_KEY
 
 #: fields of an address's query that say which service is meant
-KEYLESS_FIELDS = frozenset({"api-version", "api_version", "apiversion", "version", "v", "model", "deployment", "region", "format", "stream"})
+KEYLESS_FIELDS = frozenset(
+    {"api-version", "api_version", "apiversion", "version", "v", "model", "deployment", "region", "format", "stream"}
+)
 #: words of the protocol and usual user names, and versions and dates such as ``2024-10-21-preview``
 _KEYLESS_VALUE = re.compile(
     r"true|false|yes|no|on|off|v?\d{1,3}(\.\d{1,3}){0,2}|\d{4}-\d\d-\d\d(-preview)?|user|username|assistant|system|tool|model|admin|root|default|api|apikey|api-key|x",
@@ -45,12 +47,19 @@ def base_url(endpoint: Endpoint) -> SplitResult:
     if parts.scheme not in ("http", "https") or not host:
         raise EndpointError(f"{endpoint.role} base URL: must begin with http:// or https:// and name a host")
     literal = f"[{host}]" if ":" in host else host
-    return parts._replace(netloc=literal if port is None else f"{literal}:{port}", path=parts.path.rstrip("/"), fragment="")
+    return parts._replace(
+        netloc=literal if port is None else f"{literal}:{port}", path=parts.path.rstrip("/"), fragment=""
+    )
 
 
 def headers(endpoint: Endpoint, credential: Credential = Credential.OWN) -> dict[str, str]:
     """Userinfo of the URL is a basic credential; a key goes over it, and the endpoint's own headers over both."""
-    sent = {"accept": "application/json", "accept-encoding": "gzip, deflate", "content-type": "application/json", "user-agent": "kvv"}
+    sent = {
+        "accept": "application/json",
+        "accept-encoding": "gzip, deflate",
+        "content-type": "application/json",
+        "user-agent": "kvv",
+    }
     parts = urlsplit(endpoint.base_url.strip())
     if parts.username is not None:
         userinfo = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -63,7 +72,13 @@ def headers(endpoint: Endpoint, credential: Credential = Credential.OWN) -> dict
         sent["authorization"] = f"Bearer {WRONG_KEY}"
     sent |= {name.lower(): value for name, value in endpoint.headers.items()}
     for name, value in sent.items():
-        if not (value.isprintable() and value.isascii() and name.isascii() and name.isprintable() and name.strip(": ") == name):
+        if not (
+            value.isprintable()
+            and value.isascii()
+            and name.isascii()
+            and name.isprintable()
+            and name.strip(": ") == name
+        ):
             raise EndpointError(f"{endpoint.role} header {name!r}: no such name or value can be sent")
     return sent
 
@@ -72,13 +87,18 @@ def secrets(endpoint: Endpoint, proxy: str | None) -> list[str | None]:
     """Everything in an endpoint and its proxy that must not come out again."""
     found = [endpoint.key, *in_address(endpoint.base_url), *in_address(proxy or "")]
     sensitive = ("auth", "key", "token", "secret", "cookie")
-    return found + [value.rpartition(" ")[2] for name, value in endpoint.headers.items() if any(word in name.lower() for word in sensitive)]
+    return found + [
+        value.rpartition(" ")[2]
+        for name, value in endpoint.headers.items()
+        if any(word in name.lower() for word in sensitive)
+    ]
 
 
 def in_address(url: str) -> list[str]:
     """User name, password and the values of the query, as written and decoded; never raises.
 
-    Left out are fields of the query that name a service, and words that stand in any answer: hiding those would only garble answers.
+    Left out are fields of the query that name a service, and words that stand in any answer: hiding those would only
+    garble answers.
     """
     try:
         parts = urlsplit(url.strip())
@@ -92,7 +112,8 @@ def in_address(url: str) -> list[str]:
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
-    """The environment's proxy for a URL: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, in either case, unless NO_PROXY names the host.
+    """The environment's proxy for a URL: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, in either case, unless NO_PROXY names the
+    host.
 
     Never for loopback, where no proxy could reach our own reference endpoint.
     """
@@ -111,7 +132,9 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
 
 
 def _names(entry: str, host: str, port: int | None) -> bool:
-    """Whether an entry of NO_PROXY means this host: ``*``, a name and all below it, an address, a network; with a port, that port only."""
+    """Whether an entry of NO_PROXY means this host: ``*``, a name and all below it, an address, a network; with a port,
+    that port only.
+    """
     entry = entry.lower()
     if entry == "*":
         return True

@@ -14,9 +14,11 @@ class BadEncoding(ValueError):
 
 
 class Inflater:
-    """A fold over the packets of one body. ``encoding`` is the header's value: gzip, x-gzip, deflate, identity or empty.
+    """A fold over the packets of one body. ``encoding`` is the header's value: gzip, x-gzip, deflate, identity or
+    empty.
 
-    deflate is accepted with its zlib header (RFC 9110) and, as many servers send it, without. gzip may have several members.
+    deflate is accepted with its zlib header (RFC 9110) and, as many servers send it, without. gzip may have several
+    members.
     """
 
     def __init__(self, encoding: str) -> None:

@@ -12,7 +12,8 @@ from kvv.core import Fault, FaultKind
 
 #: no answer may take longer, however steadily it drips
 TOTAL_S = 6 * 3600.0
-#: a stream that stays open so long after its terminator is complete: the client leaves, as the openai client does at once
+#: a stream that stays open so long after its terminator is complete: the client leaves, as the openai client does at
+#: once
 AFTER_DONE_S = 5.0
 #: how often a silent connection is asked whether it still lives
 LOOK_S = 1.0
@@ -22,10 +23,10 @@ class Watch:
     """One lazy timer: a packet costs an assignment, not a rescheduling.
 
     Before the first byte of the body the limit is ``first_byte`` seconds, afterwards ``idle``; ``deadline`` bounds
-    the whole, in seconds from now. Bytes that say nothing (comments of an event stream, blanks before a body) are a sign of
-    life, but not for ever: without news the limit is ``first_byte`` and ``idle`` together, so that a server that pings during a
-    long prefill is never worse off than one that is silent. The block is left by TimeoutError; ``fault`` then says why, None
-    after the stream's own end.
+    the whole, in seconds from now. Bytes that say nothing (comments of an event stream, blanks before a body) are a
+    sign of life, but not for ever: without news the limit is ``first_byte`` and ``idle`` together, so that a server
+    that pings during a long prefill is never worse off than one that is silent. The block is left by TimeoutError;
+    ``fault`` then says why, None after the stream's own end.
     ``broken`` is asked every second: a connection may have died without anyone waking who waits for its bytes.
     """
 
@@ -47,7 +48,9 @@ class Watch:
         self._timer = self._loop.call_later(min(LOOK_S, self._due() - self._last), self._check)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._timer.cancel()
         await self._scope.__aexit__(kind, error, trace)
 
@@ -93,7 +96,8 @@ class Watch:
             if wait > 0:
                 self._doubt = False
             elif not self._doubt:
-                # perhaps it was us who slept (a suspended machine, a long computation) and bytes lie in the socket: look once more
+                # perhaps it was us who slept (a suspended machine, a long computation) and bytes lie in the socket:
+                # look once more
                 self._doubt, wait = True, 0.02
             if wait > 0:
                 self._timer = self._loop.call_later(min(LOOK_S, wait), self._check)
@@ -107,6 +111,8 @@ class Watch:
         if self._phase is None:
             return None
         if now < self._last + self._limit:
-            return Fault(kind=FaultKind.IDLE_TIMEOUT, detail=f"only comments or blanks, and no data within {self._quiet:g} s")
+            return Fault(
+                kind=FaultKind.IDLE_TIMEOUT, detail=f"only comments or blanks, and no data within {self._quiet:g} s"
+            )
         what = "first byte" if self._phase is FaultKind.FIRST_BYTE_TIMEOUT else "further byte"
         return Fault(kind=self._phase, detail=f"no {what} within {self._limit:g} s")

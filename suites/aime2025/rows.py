@@ -77,7 +77,10 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     facts = comparability(version, sorted(scorers), context)
     return [
         average.stat(breakdown=_breakdown(problems, context), comparability=facts),
-        strict.stat(breakdown={"k": context.settings.samples, "rule": "the last box after any think block holds the integer"}, comparability=facts),
+        strict.stat(
+            breakdown={"k": context.settings.samples, "rule": "the last box after any think block holds the integer"},
+            comparability=facts,
+        ),
         _pass_row(suite, "pass@k", pass_at_k, problems, facts),
         _pass_row(suite, "pass^k", pass_hat_k, problems, facts),
     ]
@@ -94,9 +97,11 @@ def _breakdown(problems: Mapping[str, Problem], context: Context) -> dict[str, A
     }
 
 
-def _pass_row(suite: str, metric: str, estimator: Estimator, problems: Mapping[str, Problem], facts: Mapping[str, Any]) -> Stat:
-    """One row whose unit is the problem. A problem with fewer than k concluded samples is inconclusive; the bounds count
-    every inconclusive sample as wrong and as right."""
+def _pass_row(
+    suite: str, metric: str, estimator: Estimator, problems: Mapping[str, Problem], facts: Mapping[str, Any]
+) -> Stat:
+    """One row whose unit is the problem. A problem with fewer than k concluded samples is inconclusive; the bounds
+    count every inconclusive sample as wrong and as right."""
     planned = [problem for problem in problems.values() if problem.planned]
     most = min((problem.planned for problem in planned), default=0)
     k = max((k for k in KS if k <= min(most, ROW_K_LIMIT)), default=1)
@@ -145,6 +150,8 @@ def comparability(version: str, scorers: list[str], context: Context) -> dict[st
         "preset": context.preset,
         "scorer": "math-verify on the visible completion, first parsed object, verify(strict=False)",
         "scorer_version": ", ".join(scorers) or version,
-        "failures_in_denominator": "a failed request or an unscorable answer is in n_planned and in both bounds, not in the value; "
-        "a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV does",
+        "failures_in_denominator": (
+            "a failed request or an unscorable answer is in n_planned and in both bounds, not in the value; "
+            "a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV does"
+        ),
     }

@@ -1,11 +1,12 @@
 """Two readings of one answer: KVV's lenient one by math-verify, and a strict one (last box, an integer).
 
-KVV's rule (benchmark ``aime2025`` of MoonshotAI/Kimi-Vendor-Verifier): math-verify parses the whole visible completion with its default
-configuration, the first parsed object is compared with the gold answer (parsed from a doubly boxed text) by ``verify(..., strict=False)``,
-and any exception is a wrong answer. It takes the last number of a text without a box, so a truncated answer may earn a point.
+KVV's rule (benchmark ``aime2025`` of MoonshotAI/Kimi-Vendor-Verifier): math-verify parses the whole visible completion
+with its default configuration, the first parsed object is compared with the gold answer (parsed from a doubly boxed
+text) by ``verify(..., strict=False)``, and any exception is a wrong answer. It takes the last number of a text without
+a box, so a truncated answer may earn a point.
 
-``score`` may hang or exhaust memory on hostile text: it is called in a worker process that is killed on a time-out, with math-verify's
-own alarms off (they fail outside the main thread).
+``score`` may hang or exhaust memory on hostile text: it is called in a worker process that is killed on a time-out,
+with math-verify's own alarms off (they fail outside the main thread).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _INTEGER = re.compile(rf"{_AROUND}([+-]?[0-9]{{1,{MAX_DIGITS}}}){_AROUND}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """``lenient``: KVV's rule; ``strict``: the last box holds the integer. The extracted texts are excerpts, "" where nothing was found."""
+    """``lenient``: KVV's rule; ``strict``: the last box holds the integer. The extracted texts are excerpts, "" where
+    nothing was found.
+    """
 
     lenient: bool
     strict: bool
@@ -72,8 +75,8 @@ def after_thinking(answer: str) -> str:
 def last_box(text: str) -> str | None:
     r"""The content of the last ``\boxed{...}``, braces balanced; None where there is none or it never closes.
 
-    Boxes are tried from the last one backwards only past boxes without a brace (``\boxed 7``), never past an unclosed one:
-    a text cut inside its last box has not answered.
+    Boxes are tried from the last one backwards only past boxes without a brace (``\boxed 7``), never past an unclosed
+    one: a text cut inside its last box has not answered.
     """
     for found in reversed(list(_BOX.finditer(text))):
         start = found.end()
@@ -101,7 +104,9 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def integer(text: str) -> int | None:
-    """An integer written as digits, with an optional sign, leading zeros, and LaTeX spacing or dollar signs around; None for all else."""
+    """An integer written as digits, with an optional sign, leading zeros, and LaTeX spacing or dollar signs around;
+    None for all else.
+    """
     if len(text) > 4 * MAX_DIGITS:
         return None
     found = _INTEGER.fullmatch(text)

@@ -1,6 +1,7 @@
 """The suite ``aime2025``: 30 problems with integer answers, several samples each, scored KVV's way and strictly.
 
-Prompt, sampling and scoring follow KVV's benchmark of the same name (MoonshotAI/Kimi-Vendor-Verifier): avg@32 at temperature 1.
+Prompt, sampling and scoring follow KVV's benchmark of the same name (MoonshotAI/Kimi-Vendor-Verifier): avg@32 at
+temperature 1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,12 @@ class Aime2025Suite(SingleTurn):
         if context.dataset is None:
             return []
         return [
-            self.case(case_id, context, context.body([{"role": "user", "content": row["problem"] + INSTRUCTION}]), answer=row["answer"])
+            self.case(
+                case_id,
+                context,
+                context.body([{"role": "user", "content": row["problem"] + INSTRUCTION}]),
+                answer=row["answer"],
+            )
             for case_id, row in _identified(context.dataset)
         ]
 
@@ -91,13 +97,19 @@ class Aime2025Suite(SingleTurn):
 
 
 def _worked(answer: int) -> str:
-    return f"Working through the conditions one after the other leaves a single possibility. The answer is $\\boxed{{{answer}}}$."
+    return (
+        "Working through the conditions one after the other leaves a single possibility. The answer is"
+        f" $\\boxed{{{answer}}}$."
+    )
 
 
 def _identified(dataset: Dataset) -> list[tuple[str, dict[str, Any]]]:
-    """Rows with their case ids. Only the complete public set gets the competition's own numbers: other sets may use small ids too."""
+    """Rows with their case ids. Only the complete public set gets the competition's own numbers: other sets may use
+    small ids too.
+    """
     ids = [str(row["id"]) for row in dataset.rows]
     canonical = len(ids) == len(CANONICAL) and set(ids) == set(CANONICAL)
     return [
-        (f"aime2025/{CANONICAL[row_id] if canonical else quote(row_id, safe='')}", dict(row)) for row_id, row in zip(ids, dataset.rows, strict=True)
+        (f"aime2025/{CANONICAL[row_id] if canonical else quote(row_id, safe='')}", dict(row))
+        for row_id, row in zip(ids, dataset.rows, strict=True)
     ]

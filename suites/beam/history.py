@@ -1,4 +1,6 @@
-"""A conversation as one piece of JSON text that all its questions share, cut to the token budget the way KVV cuts it."""
+"""A conversation as one piece of JSON text that all its questions share, cut to the token budget the way KVV cuts
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ MESSAGE_OVERHEAD = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """``tokens`` is of the contents alone, an estimate unless ``counted``; ``most_tokens`` is what they may be at most, template included."""
+    """``tokens`` is of the contents alone, an estimate unless ``counted``; ``most_tokens`` is what they may be at most,
+    template included.
+    """
 
     fragment: Fragment
     tokens: int
@@ -32,11 +36,20 @@ class History:
     dropped: int
 
 
-def history_of(messages: Sequence[Mapping[str, str]], *, tokenizer: Tokenizer | None, budget: int, overheads: Tokens, thinking: bool) -> History:
+def history_of(
+    messages: Sequence[Mapping[str, str]],
+    *,
+    tokenizer: Tokenizer | None,
+    budget: int,
+    overheads: Tokens,
+    thinking: bool,
+) -> History:
     """Cut (only with a tokeniser) and serialise. Called once a conversation: at a million tokens it takes seconds."""
     sizes = [len(message["content"].encode("utf-8", "surrogatepass")) for message in messages]
     first, counts = 0, None
-    if tokenizer is not None and sum(sizes) > budget:  # a token has at least one byte: a smaller conversation fits in any case
+    if (
+        tokenizer is not None and sum(sizes) > budget
+    ):  # a token has at least one byte: a smaller conversation fits in any case
         counts = count_each(tokenizer, [message["content"] for message in messages])
         first = first_kept(counts, [message["role"] for message in messages], budget)
     kept = messages[first:]
@@ -59,7 +72,9 @@ def budget_of(context_window: int, max_tokens: int | None) -> int:
 
 
 def first_kept(counts: Sequence[int], roles: Sequence[str], budget: int) -> int:
-    """Whole messages go from the front until the rest fits, then on to the next user turn; len(counts) where nothing fits."""
+    """Whole messages go from the front until the rest fits, then on to the next user turn; len(counts) where nothing
+    fits.
+    """
     total, first = sum(counts), 0
     while first < len(counts) and total > budget:
         total -= counts[first]

@@ -1,7 +1,8 @@
 """What the judge is asked, and what its replies say.
 
-The prompts are ours; their scale and their parts (question, rubric item, answer) are those of the official judge. The official code sends
-its placeholder for the question unfilled; KVV fills it in, as we do. Material stands between tags that its own text cannot close.
+The prompts are ours; their scale and their parts (question, rubric item, answer) are those of the official judge. The
+official code sends its placeholder for the question unfilled; KVV fills it in, as we do. Material stands between tags
+that its own text cannot close.
 """
 
 from __future__ import annotations
@@ -103,10 +104,14 @@ def _tagged(name: str, text: str) -> str:
 
 
 def read_score(reply: str) -> float:
-    """A number from 0 to 1 under ``score``, also as text. NoJudgement for everything else: a score nobody gave is never invented."""
+    """A number from 0 to 1 under ``score``, also as text. NoJudgement for everything else: a score nobody gave is never
+    invented.
+    """
     scores = {_score(value) for value in _values(reply, "score")}
     if len(scores) > 1:
-        raise NoJudgement(Trouble.UNPARSABLE, f"the reply gives the scores {', '.join(f'{score:g}' for score in sorted(scores)[:5])}")
+        raise NoJudgement(
+            Trouble.UNPARSABLE, f"the reply gives the scores {', '.join(f'{score:g}' for score in sorted(scores)[:5])}"
+        )
     return scores.pop()
 
 
@@ -146,8 +151,8 @@ class _Object:
 def _values(reply: str, key: str) -> list[Any]:
     """What the reply's own objects give under ``key``: at least one value, or NoJudgement.
 
-    Prose and code fences may stand around an object. What stands inside another object, or in the reasoning, is a quotation. An
-    object that is no JSON and may hold the key leaves open what was meant.
+    Prose and code fences may stand around an object. What stands inside another object, or in the reasoning, is a
+    quotation. An object that is no JSON and may hold the key leaves open what was meant.
     """
     text = reply.strip()
     if len(text) > READ_REPLY:
@@ -158,7 +163,10 @@ def _values(reply: str, key: str) -> list[Any]:
     objects = [whole] if whole is not None else _objects(_without_reasoning(text), key)
     found = [value for one in objects for name, value in one.pairs if name == key]
     if not found:
-        raise NoJudgement(Trouble.UNPARSABLE, f"the reply holds no object with {key!r}: {text[:80]!r}" if text else "the reply is empty")
+        raise NoJudgement(
+            Trouble.UNPARSABLE,
+            f"the reply holds no object with {key!r}: {text[:80]!r}" if text else "the reply is empty",
+        )
     return found
 
 
@@ -177,7 +185,9 @@ def _objects(text: str, key: str) -> list[_Object]:
         except (ValueError, RecursionError):
             end = _closing(text, start)
             if key in text[start:end]:
-                raise NoJudgement(Trouble.UNPARSABLE, f"an object that may hold {key!r} is no JSON: {text[start : start + 80]!r}") from None
+                raise NoJudgement(
+                    Trouble.UNPARSABLE, f"an object that may hold {key!r} is no JSON: {text[start : start + 80]!r}"
+                ) from None
         start = text.find("{", end)
     return found
 
@@ -213,5 +223,12 @@ def _brief(value: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    names = {_Object: "an object", list: "a list", str: "a text", int: "a bare number", float: "a bare number", bool: "a boolean"}
+    names = {
+        _Object: "an object",
+        list: "a list",
+        str: "a text",
+        int: "a bare number",
+        float: "a bare number",
+        bool: "a boolean",
+    }
     return names.get(type(value), "null")

@@ -17,14 +17,22 @@ from kvv.suites.beam.scoring import ORDERING, judge_prompts
 JUDGE = "beam-judge"
 
 
-def key_entries(suite: str, rows: Sequence[Mapping[str, Any]], case_id: Callable[[Mapping[str, Any], Mapping[str, Any]], str]) -> Iterator[KeyEntry]:
+def key_entries(
+    suite: str, rows: Sequence[Mapping[str, Any]], case_id: Callable[[Mapping[str, Any], Mapping[str, Any]], str]
+) -> Iterator[KeyEntry]:
     """Rows whose questions have ``right`` and ``wrong`` answers; others have no entry."""
     for row in rows:
         for question in row["questions"]:
             if "right" not in question:
                 continue
             case = case_id(row, question)
-            yield KeyEntry(suite=suite, case=case, prompt=question["question"], right_text=question["right"], wrong_text=question["wrong"])
+            yield KeyEntry(
+                suite=suite,
+                case=case,
+                prompt=question["question"],
+                right_text=question["right"],
+                wrong_text=question["wrong"],
+            )
             for answer, good in ((question["right"], True), (question["wrong"], False)):
                 yield from _judgements(case, question, answer, good)
 
@@ -36,6 +44,9 @@ def _judgements(case: str, question: Mapping[str, Any], answer: str, good: bool)
     replies = [first] * len(prompts)
     if ability == ORDERING:
         lines = [line for line in lines_of(answer) if line.strip()]
-        replies = [first, *(json.dumps({"events": [n for n, event in enumerate(rubric, 1) if event in line]}) for line in lines)]
+        replies = [
+            first,
+            *(json.dumps({"events": [n for n, event in enumerate(rubric, 1) if event in line]}) for line in lines),
+        ]
     for prompt, reply in zip(prompts, replies, strict=True):
         yield KeyEntry(suite=JUDGE, case=case, prompt=prompt, right_text=reply, wrong_text=reply)

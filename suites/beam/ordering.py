@@ -1,7 +1,8 @@
 """Event ordering as the official code scores it: Kendall's tau-b between the reference order and the answer's lines.
 
-Source: mohammadtavakoli78/BEAM, src/evaluation. Each line of the answer is aligned to the first unused reference event that the judge calls
-the same. Over the union of both sides, what one side lacks shares one tie rank behind all others there.
+Source: mohammadtavakoli78/BEAM, src/evaluation. Each line of the answer is aligned to the first unused reference event
+that the judge calls the same. Over the union of both sides, what one side lacks shares one tie rank behind all others
+there.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ MAX_LINES = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """``tau_norm`` is (tau + 1) / 2, ``f1`` of the aligned sets. ``defined`` is false where tau has no value (one event, constant ranks):
-    then ``tau_norm`` is 1 for a complete match and else 0, where the official code has NaN."""
+    """``tau_norm`` is (tau + 1) / 2, ``f1`` of the aligned sets. ``defined`` is false where tau has no value (one
+    event, constant ranks): then ``tau_norm`` is 1 for a complete match and else 0, where the official code has NaN."""
 
     tau_norm: float
     f1: float
@@ -63,7 +64,9 @@ def score_order(events: int, lines: Sequence[str], aligned: tuple[int | None, ..
 
 
 def tau_b(x: Sequence[int], y: Sequence[int]) -> float | None:
-    """Kendall's tau-b of two rankings of equal length; None where one of them is constant or there are fewer than two."""
+    """Kendall's tau-b of two rankings of equal length; None where one of them is constant or there are fewer than
+    two.
+    """
     pairs = [(_sign(x[i] - x[j]), _sign(y[i] - y[j])) for i in range(len(x)) for j in range(i)]
     untied_x, untied_y = sum(a != 0 for a, _ in pairs), sum(b != 0 for _, b in pairs)
     if not untied_x or not untied_y:

@@ -16,8 +16,13 @@ from kvv.suites.beam.judging import PROMPT_SHA256
 from kvv.suites.beam.scoring import ORDERING, Scores
 
 RULES: Mapping[str, str] = {
-    "kvv_score": "KVV: rubric items truncated to integers (0.5 counts 0), event ordering all or nothing, mean over questions",
-    "official_score": "official code: rubric items truncated to integers, event ordering by tau_norm; its paper averages the abilities",
+    "kvv_score": (
+        "KVV: rubric items truncated to integers (0.5 counts 0), event ordering all or nothing, mean over questions"
+    ),
+    "official_score": (
+        "official code: rubric items truncated to integers, event ordering by tau_norm; its paper averages the"
+        " abilities"
+    ),
     "half_credit": "as official_score with 0.5 kept",
 }
 
@@ -76,11 +81,15 @@ class Tally:
         if self.orderings:
             names = ("tau_norm", "f1", "final_score")
             table["event_ordering"] = {name: fmean(facts[name] for facts in self.orderings) for name in names}
-            table["event_ordering"]["tau_undefined"] = sum(not facts.get("tau_defined", True) for facts in self.orderings)
+            table["event_ordering"]["tau_undefined"] = sum(
+                not facts.get("tau_defined", True) for facts in self.orderings
+            )
         return table
 
     def _agreement(self) -> dict[str, Any]:
-        """Of the answers that both judges judged: the share with the same KVV score, its 95 % interval, and how much the second gives more."""
+        """Of the answers that both judges judged: the share with the same KVV score, its 95 % interval, and how much
+        the second gives more.
+        """
         n = len(self.second)
         same = sum(first == other for first, other in self.second)
         return {
@@ -94,7 +103,10 @@ class Tally:
 
 def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
     """Three rows in one pass, the first primary; imported scores give the rows that they have."""
-    means = {name: MeanTally(suite, Metric(metric=name, key=name, primary=name == Scores.NAMES[0], kvv_failures="zero")) for name in Scores.NAMES}
+    means = {
+        name: MeanTally(suite, Metric(metric=name, key=name, primary=name == Scores.NAMES[0], kvv_failures="zero"))
+        for name in Scores.NAMES
+    }
     groups = {name: GroupTally() for name in Scores.NAMES}
     tally = Tally()
     missing: set[str] = set()
@@ -116,7 +128,12 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
 def _row(mean: MeanTally, group: GroupTally, name: str, tally: Tally, facts: Mapping[str, Any]) -> Stat:
     abilities = group.table()
     known = [row["value"] for row in abilities.values() if row["value"] is not None]
-    breakdown = {"rule": RULES[name], "abilities": abilities, "mean_of_abilities": fmean(known) if known else None, **tally.table()}
+    breakdown = {
+        "rule": RULES[name],
+        "abilities": abilities,
+        "mean_of_abilities": fmean(known) if known else None,
+        **tally.table(),
+    }
     stat = mean.stat(breakdown=breakdown, comparability=facts)
     return stat if name == "kvv_score" else replace(stat, kvv_value=None)
 
@@ -124,20 +141,36 @@ def _row(mean: MeanTally, group: GroupTally, name: str, tally: Tally, facts: Map
 def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
     dataset = context.dataset
-    cut = "none: no tokeniser, or all fits" if not tally.cut else f"whole messages from the front, {len(tally.cut)} conversations cut"
+    cut = (
+        "none: no tokeniser, or all fits"
+        if not tally.cut
+        else f"whole messages from the front, {len(tally.cut)} conversations cut"
+    )
     return {
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
         "size": ", ".join(sorted(tally.sizes)),
-        "prompt": "the whole conversation as chat messages, markers left in, then the question as it is; the official code puts a note before it",
-        "truncation": cut + ("; conversations that may not fit were not counted (--tokenizer)" if tally.uncounted else ""),
+        "prompt": (
+            "the whole conversation as chat messages, markers left in, then the question as it is; the official code"
+            " puts a note before it"
+        ),
+        "truncation": (
+            cut + ("; conversations that may not fit were not counted (--tokenizer)" if tally.uncounted else "")
+        ),
         "sampling": context.sampling(),
         "preset": context.preset,
         "judge": "as recorded" if tally.recorded else [dict(judge) for judge in tally.judges],
-        "judge_prompt": "as recorded" if tally.recorded else "our own words on the official scale 0, 0.5, 1; not the official text",
+        "judge_prompt": (
+            "as recorded" if tally.recorded else "our own words on the official scale 0, 0.5, 1; not the official text"
+        ),
         "judge_prompt_sha256": None if tally.recorded else PROMPT_SHA256,
-        ORDERING: "kvv_score: one judgement of the whole order; official_score: one call a line names the events it is about, first unused one wins",
+        ORDERING: (
+            "kvv_score: one judgement of the whole order; official_score: one call a line names the events it is about,"
+            " first unused one wins"
+        ),
         "scorer_version": version,
-        "failures_in_denominator": "a failed request or judgement is in n_planned and in both bounds, not in the value; "
-        "a refused valid request and an empty answer count 0; kvv_value counts every failure 0, as KVV does",
+        "failures_in_denominator": (
+            "a failed request or judgement is in n_planned and in both bounds, not in the value; "
+            "a refused valid request and an empty answer count 0; kvv_value counts every failure 0, as KVV does"
+        ),
     }

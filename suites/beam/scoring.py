@@ -1,8 +1,10 @@
 """Three scores out of one set of judgements.
 
-- ``kvv_score`` (MoonshotAI/Kimi-Vendor-Verifier): each rubric item truncated to an integer, so that 0.5 counts 0; event ordering is one
+- ``kvv_score`` (MoonshotAI/Kimi-Vendor-Verifier): each rubric item truncated to an integer, so that 0.5 counts 0; event
+ordering is one
   judgement, 1 or nothing.
-- ``official_score`` (mohammadtavakoli78/BEAM, what report_results.py averages): the same truncation; event ordering is tau_norm.
+- ``official_score`` (mohammadtavakoli78/BEAM, what report_results.py averages): the same truncation; event ordering is
+tau_norm.
 - ``half_credit``: as official, 0.5 kept.
 """
 
@@ -24,7 +26,9 @@ JUDGED_LINES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Each from 0 to 1. ``items`` are the judge's own scores, ``ordering`` the official reading of an event ordering."""
+    """Each from 0 to 1. ``items`` are the judge's own scores, ``ordering`` the official reading of an event
+    ordering.
+    """
 
     NAMES: ClassVar[tuple[str, ...]] = ("kvv_score", "official_score", "half_credit")
 
@@ -41,7 +45,12 @@ class Scores:
         facts: dict[str, Any] = {"items": list(self.items)}
         if self.ordering is not None:
             order = self.ordering
-            facts |= {"tau_norm": order.tau_norm, "f1": order.f1, "final_score": order.final_score, "tau_defined": order.defined}
+            facts |= {
+                "tau_norm": order.tau_norm,
+                "f1": order.f1,
+                "final_score": order.final_score,
+                "tau_defined": order.defined,
+            }
             facts["aligned"] = [None if event is None else event + 1 for event in order.aligned[:JUDGED_LINES]]
         return facts
 
@@ -56,7 +65,9 @@ def judge_prompts(ability: str, question: str, rubric: Sequence[str], answer: st
 
 
 def score(ability: str, rubric: Sequence[str], answer: str, replies: Sequence[str]) -> Scores:
-    """``replies`` belong to ``judge_prompts`` of the same arguments, in order. Raises NoJudgement for the first reply that is none."""
+    """``replies`` belong to ``judge_prompts`` of the same arguments, in order. Raises NoJudgement for the first reply
+    that is none.
+    """
     if ability != ORDERING:
         items = tuple(read_score(reply) for reply in replies) or (0.0,) * len(rubric)
         whole = sum(int(item) for item in items) / len(items)
@@ -67,7 +78,13 @@ def score(ability: str, rubric: Sequence[str], answer: str, replies: Sequence[st
     matches = [next(named, frozenset()) if line.strip() else frozenset() for line in lines]
     ordering = score_order(len(rubric), lines, align(matches))
     items = (strict,) if replies else ()
-    return Scores(kvv=float(strict >= 1.0), official=ordering.tau_norm, half_credit=ordering.tau_norm, items=items, ordering=ordering)
+    return Scores(
+        kvv=float(strict >= 1.0),
+        official=ordering.tau_norm,
+        half_credit=ordering.tau_norm,
+        items=items,
+        ordering=ordering,
+    )
 
 
 def _asked_lines(answer: str) -> list[str]:

@@ -1,6 +1,8 @@
-"""The suite ``beam``: questions about long conversations (BEAM, arXiv 2510.27246), graded by a judge model item by item.
+"""The suite ``beam``: questions about long conversations (BEAM, arXiv 2510.27246), graded by a judge model item by
+item.
 
-The judge's calls are steps like any other: recorded, replayed, and asked again where they failed, without asking the model again.
+The judge's calls are steps like any other: recorded, replayed, and asked again where they failed, without asking the
+model again.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class BeamSuite(Suite):
         return ""
 
     def cases(self, context: Context) -> list[Case]:
-        """Reads, counts and serialises every conversation once: seconds for a million tokens, so never on the event loop."""
+        """Reads, counts and serialises every conversation once: seconds for a million tokens, so never on the event
+        loop.
+        """
         if context.dataset is None:
             return []
         return [case for row in context.dataset.rows for case in _cases_of(row, context)]
@@ -102,7 +106,9 @@ class BeamSuite(Suite):
         return 1 if verdict.reason in JUDGE_REASONS else 0
 
     def answer_key(self, dataset: Dataset) -> Sequence[KeyEntry]:
-        """From the fixture's columns ``right`` and ``wrong``, for the questions and for what the judge is asked about these answers."""
+        """From the fixture's columns ``right`` and ``wrong``, for the questions and for what the judge is asked about
+        these answers.
+        """
         from kvv.suites.beam.key import key_entries
 
         return list(key_entries(self.id, dataset.rows, case_id))
@@ -151,7 +157,11 @@ def _cases_of(row: Mapping[str, Any], context: Context) -> Iterator[Case]:
                 "block": block,
                 "tokens": {"prompt": conversation.tokens + asked, "shared": conversation.tokens},
                 "room": _room(conversation, asked, context),
-                "history": {"messages": conversation.messages, "dropped": conversation.dropped, "counted": conversation.counted},
+                "history": {
+                    "messages": conversation.messages,
+                    "dropped": conversation.dropped,
+                    "counted": conversation.counted,
+                },
                 "size": row["size"],
                 "ability": question["question_type"],
                 "question": text,
@@ -166,7 +176,9 @@ def _cases_of(row: Mapping[str, Any], context: Context) -> Iterator[Case]:
 
 
 def _room(conversation: Conversation, asked: int, context: Context) -> str:
-    """Whether a refusal can be blamed on the endpoint: KVV's budget does not count the template, and without a tokeniser nothing is cut."""
+    """Whether a refusal can be blamed on the endpoint: KVV's budget does not count the template, and without a
+    tokeniser nothing is cut.
+    """
     most = conversation.most_tokens + 2 * asked + 200 + (context.settings.max_tokens or 0)
     return "fits" if most <= context.profile.context_window else "over" if conversation.counted else "unknown"
 
@@ -195,11 +207,15 @@ def _in_its_room(case: Case, verdict: Verdict) -> Verdict:
         return verdict
     counted = "with the template's tokens and max_tokens it exceeds the context"
     why = "the conversation was not counted (--tokenizer)" if room == "unknown" else counted
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason="context-may-not-fit", detail=f"{why}: {verdict.detail}"[:500])
+    return replace(
+        verdict, outcome=Outcome.INCONCLUSIVE, reason="context-may-not-fit", detail=f"{why}: {verdict.detail}"[:500]
+    )
 
 
 def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verdict:
-    """PASS where KVV's rule gives the whole point. A judge that failed or cannot be read leaves the sample INCONCLUSIVE, never 0."""
+    """PASS where KVV's rule gives the whole point. A judge that failed or cannot be read leaves the sample
+    INCONCLUSIVE, never 0.
+    """
     inputs, observation = case.inputs, answered.observation
     for number, reply in enumerate(judged, 1):
         found = assess(reply.exchange, reply.observation)
@@ -228,9 +244,14 @@ def _agreed(case: Case, answered: Answered, verdict: Verdict, judged: Sequence[A
         return verdict
     second: dict[str, Any] = {}
     try:
-        if all(assess(reply.exchange, reply.observation).standing is Standing.ANSWERED and not _cut(reply) for reply in judged):
+        if all(
+            assess(reply.exchange, reply.observation).standing is Standing.ANSWERED and not _cut(reply)
+            for reply in judged
+        ):
             replies = [reply.observation.answer for reply in judged]
-            second = dict(score(case.inputs["ability"], case.inputs["rubric"], answered.observation.answer, replies).values())
+            second = dict(
+                score(case.inputs["ability"], case.inputs["rubric"], answered.observation.answer, replies).values()
+            )
     except NoJudgement:
         pass
     return replace(verdict, facts={**verdict.facts, "judge_calls": 2 * len(judged), "second_judge": second or None})
@@ -281,7 +302,9 @@ def _recorded(case: Case, answered: Answered) -> Verdict:
     facts = _facts(case, answered, 0) | {"recorded": dict(recorded)}
     if recorded.get("kvv_score") is None:
         reason = str(recorded.get("reason") or "no-score")
-        return _unjudged(case, answered, answered, reason, str(recorded.get("detail") or "the score file has no line for it"), 0)
+        return _unjudged(
+            case, answered, answered, reason, str(recorded.get("detail") or "the score file has no line for it"), 0
+        )
     values = {name: float(recorded[name]) for name in Scores.NAMES if recorded.get(name) is not None}
     return _concluded(case, answered, values, facts)
 

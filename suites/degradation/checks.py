@@ -26,7 +26,9 @@ LETTERS, FOREIGN = 0.6, 0.05
 
 
 def no_junk(look: Look, wanted: Any) -> Problem | None:
-    """English prose without runs of one sign, loops, control characters, a flood of signs, or words of another script."""
+    """English prose without runs of one sign, loops, control characters, a flood of signs, or words of another
+    script.
+    """
     text = look.observation.answer
     if not text.strip():
         return cut(look) or Problem(reason="no-content", detail="no content where prose was asked for", repeats=True)
@@ -65,7 +67,9 @@ def each_value(look: Look, wanted: Any) -> Problem | None:
         if found != value:
             other = next((one for one, theirs in wanted.items() if theirs == found), None)
             reason = "answers-mixed-up" if other else "wrong-value"
-            return Problem(reason=reason, detail=f"{name} has {quoted(str(found))}" + (f", the answer to {other}" if other else ""))
+            return Problem(
+                reason=reason, detail=f"{name} has {quoted(str(found))}" + (f", the answer to {other}" if other else "")
+            )
     return None
 
 
@@ -74,7 +78,9 @@ def each_says(look: Look, wanted: Any) -> Problem | None:
     for name, text in wanted.items():
         answer = look.siblings[name].observation.answer.casefold()
         if str(text).casefold() not in answer:
-            return _cut(look.siblings[name]) or Problem(reason="wrong-answer", detail=f"{name}: {quoted(answer)}, want {text}", repeats=True)
+            return _cut(look.siblings[name]) or Problem(
+                reason="wrong-answer", detail=f"{name}: {quoted(answer)}, want {text}", repeats=True
+            )
         stranger = next((other for other in wanted.values() if other != text and str(other).casefold() in answer), None)
         if stranger is not None:
             return Problem(reason="answers-mixed-up", detail=f"{name}: {quoted(answer)} holds {stranger}", repeats=True)
@@ -82,11 +88,17 @@ def each_says(look: Look, wanted: Any) -> Problem | None:
 
 
 def _cut(answered: Answered) -> Problem | None:
-    return inconclusive("cut-by-length", "an answer was cut by length") if answered.observation.finish_reason == "length" else None
+    return (
+        inconclusive("cut-by-length", "an answer was cut by length")
+        if answered.observation.finish_reason == "length"
+        else None
+    )
 
 
 def sentences(argument: Any, answers: Answers) -> str:
-    """``[n, topic]``: n plain sentences that differ: a prefix long enough for caches, whose blocks hold some hundred tokens."""
+    """``[n, topic]``: n plain sentences that differ: a prefix long enough for caches, whose blocks hold some hundred
+    tokens.
+    """
     count, topic = argument
     return " ".join(_sentence(at, str(topic)) for at in range(1, int(count) + 1))
 
@@ -94,7 +106,10 @@ def sentences(argument: Any, answers: Answers) -> str:
 def _sentence(at: int, topic: str) -> str:
     parts: Iterable[str] = ("north", "south", "east", "west", "river", "hill", "market")
     part = list(parts)[at % 7]
-    return f"Note {at} about the {topic}: its {part} side was painted in year {1700 + at * 13 % 300} by crew {at * 7 % 50}."
+    return (
+        f"Note {at} about the {topic}: its {part} side was painted in year {1700 + at * 13 % 300} by crew"
+        f" {at * 7 % 50}."
+    )
 
 
 CHECKS: Mapping[str, Check] = named([no_junk, counts_up])

@@ -1,7 +1,7 @@
 """Answers that get worse: with a cache hit, beside other requests, under load, with length, and as the run goes on.
 
-Almost every answer here is fixed by a schema, so that a wrong one needs no reference. The first probes of the suite come
-again at its end (as risky cases, which run last): what failed only there had drifted.
+Almost every answer here is fixed by a schema, so that a wrong one needs no reference. The first probes of the suite
+come again at its end (as risky cases, which run last): what failed only there had drifted.
 """
 
 from __future__ import annotations

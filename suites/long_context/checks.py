@@ -17,11 +17,14 @@ def finds(look: Look, wanted: Any) -> Problem | None:
     """The content holds the needle's value. A model may overlook one once; two of two samples must miss it."""
     if str(wanted) in look.observation.answer.replace(",", "").replace(" ", ""):
         return None
-    return cut(look) or Problem(reason="needle-missed", detail=f"content is {quoted(look.observation.answer)}, want {wanted}", repeats=True)
+    return cut(look) or Problem(
+        reason="needle-missed", detail=f"content is {quoted(look.observation.answer)}, want {wanted}", repeats=True
+    )
 
 
 def no_plateau(look: Look, wanted: Any) -> Problem | None:
-    """``{ name = size, ... }``: usage.prompt_tokens keeps pace with the size of the prompt, from each name to the next larger one.
+    """``{ name = size, ... }``: usage.prompt_tokens keeps pace with the size of the prompt, from each name to the next
+    larger one.
 
     A prompt that is cut in silence shows as counts that stand still: a segment that adds less than half of what the
     steepest segment adds for the same size.
@@ -44,10 +47,15 @@ def no_plateau(look: Look, wanted: Any) -> Problem | None:
 
 
 def counts_to(look: Look, wanted: Any) -> Problem | None:
-    """The content was not cut: it ends by itself, and a count reaches its goal. An answer that stops short by choice shows nothing."""
+    """The content was not cut: it ends by itself, and a count reaches its goal. An answer that stops short by choice
+    shows nothing.
+    """
     if look.observation.finish_reason == "length":
         tokens = look.observation.tokens("completion_tokens")
-        return Problem(reason="small-default-budget", detail=f"cut by length after {tokens} completion tokens although no max_tokens was sent")
+        return Problem(
+            reason="small-default-budget",
+            detail=f"cut by length after {tokens} completion tokens although no max_tokens was sent",
+        )
     if str(wanted) in look.observation.answer:
         return None
     return inconclusive("ended-early", f"the answer ends before {wanted}: {quoted(look.observation.answer[-60:])}")

@@ -11,12 +11,41 @@ from kvv.cases.contract.build import Answers, Builder
 #: characters of this text that make a token, near enough for English under the tokenisers of today
 CHARS_PER_TOKEN = 4.6
 _PLACES = ("eastern", "western", "northern", "southern", "upper", "lower", "inner", "outer")
-_HOUSES = ("warehouse", "workshop", "quay", "depot", "mill", "station", "bakery", "foundry", "brewery", "tannery", "granary")
+_HOUSES = (
+    "warehouse",
+    "workshop",
+    "quay",
+    "depot",
+    "mill",
+    "station",
+    "bakery",
+    "foundry",
+    "brewery",
+    "tannery",
+    "granary",
+)
 _VERBS = ("received", "sold", "stored", "returned", "repaired", "shipped", "weighed", "unloaded", "inspected")
 _GOODS = (
-    "copper wire", "oak planks", "linen rolls", "salted fish", "roof tiles", "lamp oil", "rye flour", "iron nails", "clay pots", "wool blankets",
-)  # fmt: skip
-_ENDS = ("before noon", "after the rain", "without delay", "as agreed", "at a fair price", "in good order", "for the winter")
+    "copper wire",
+    "oak planks",
+    "linen rolls",
+    "salted fish",
+    "roof tiles",
+    "lamp oil",
+    "rye flour",
+    "iron nails",
+    "clay pots",
+    "wool blankets",
+)
+_ENDS = (
+    "before noon",
+    "after the rain",
+    "without delay",
+    "as agreed",
+    "at a fair price",
+    "in good order",
+    "for the winter",
+)
 #: a linear congruential sequence (Knuth's MMIX constants): not random, only varied
 _STEP, _ADD, _MODULUS = 6364136223846793005, 1442695040888963407, 2**64
 

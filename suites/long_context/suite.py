@@ -1,7 +1,9 @@
-"""Long prompts: needles at the front, in the middle and at the end, counts that keep pace, default output budgets, overflow.
+"""Long prompts: needles at the front, in the middle and at the end, counts that keep pace, default output budgets,
+overflow.
 
 Lengths depend on the tier: smoke asks 8k and 32k tokens, nightly adds 128k and 256k, full goes to four fifths of the
-context window (the rest is room for tokenisers that cut finer than we estimate). Lengths beyond the profile's window are left out.
+context window (the rest is room for tokenisers that cut finer than we estimate). Lengths beyond the profile's window
+are left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The official parser of MMMU-Pro (MMMU-Benchmark/MMMU, mmmu-pro/evaluate.py), with the branch that decided.
 
-Its quirks are kept, for they are the benchmark: letters are searched as capitals anywhere behind the last "Answer:", also inside words;
-where nothing is found it guesses. The one difference is that the guess is drawn by the caller's generator. Options are texts; the
-official branch that compares their texts raises on the one nested list of the public set, KVV's casts it first, as the suite does.
+Its quirks are kept, for they are the benchmark: letters are searched as capitals anywhere behind the last "Answer:",
+also inside words; where nothing is found it guesses. The one difference is that the guess is drawn by the caller's
+generator. Options are texts; the official branch that compares their texts raises on the one nested list of the public
+set, KVV's casts it first, as the suite does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ FEW_WORDS = 5
 
 
 class Branch(StrEnum):
-    """What decided. ``ANSWER_LINE``: exactly one letter behind the last "Answer:"; the others come after it, in this order."""
+    """What decided. ``ANSWER_LINE``: exactly one letter behind the last "Answer:"; the others come after it, in this
+    order.
+    """
 
     ANSWER_LINE = "answer-line"
     PARENTHESES = "(X)"
@@ -30,7 +33,9 @@ class Branch(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """``ambiguous_line``: there was an "Answer:", and not exactly one letter behind it. The last of ``candidates`` was taken."""
+    """``ambiguous_line``: there was an "Answer:", and not exactly one letter behind it. The last of ``candidates`` was
+    taken.
+    """
 
     letter: str
     branch: Branch
@@ -81,7 +86,9 @@ class _Found:
 
 
 def _candidates(text: str, choices: str, options: Sequence[str]) -> _Found | None:
-    """The first rule that finds anything. Both letter rules look up the places of " X " afterwards, as the official code does."""
+    """The first rule that finds anything. Both letter rules look up the places of " X " afterwards, as the official
+    code does.
+    """
     for branch, form, place in (
         (Branch.PARENTHESES, "({})", "({})"),
         (Branch.LETTER_SPACE, "{} ", " {} "),
@@ -93,7 +100,14 @@ def _candidates(text: str, choices: str, options: Sequence[str]) -> _Found | Non
     if len(text.split()) <= FEW_WORDS:
         return None
     lowered = text.lower()
-    quoted = [(choice, option.lower()) for choice, option in zip(choices, options, strict=True) if option.lower() in lowered]
+    quoted = [
+        (choice, option.lower()) for choice, option in zip(choices, options, strict=True) if option.lower() in lowered
+    ]
     if not quoted:
         return None
-    return _Found(branch=Branch.OPTION_TEXT, choices=[choice for choice, _ in quoted], needles=[option for _, option in quoted], fold=True)
+    return _Found(
+        branch=Branch.OPTION_TEXT,
+        choices=[choice for choice, _ in quoted],
+        needles=[option for _, option in quoted],
+        fold=True,
+    )

@@ -1,8 +1,9 @@
-"""Which questions are asked and how they are put: the parts of ``--variant`` that this suite knows, and the prompts' texts.
+"""Which questions are asked and how they are put: the parts of ``--variant`` that this suite knows, and the prompts'
+texts.
 
-A variant is a config and a prompt, in any order, joined by ``/``: ``vision``, ``official``, ``official/standard4``, ``official/direct``.
-Config: ``standard10`` (default; what KVV calls vision), ``standard4``, ``vision``. Prompt: ``kvv`` (default) or ``official``; and with
-``official`` alone ``direct`` instead of thinking step by step.
+A variant is a config and a prompt, in any order, joined by ``/``: ``vision``, ``official``, ``official/standard4``,
+``official/direct``. Config: ``standard10`` (default; what KVV calls vision), ``standard4``, ``vision``. Prompt: ``kvv``
+(default) or ``official``; and with ``official`` alone ``direct`` instead of thinking step by step.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ COLUMNS = tuple(f"image_{number}" for number in range(1, 8))
 MAX_PICTURES = 64
 
 # the prompts' wording is the benchmark's own: VLMEvalKit's, which KVV sends, and mmmu-pro/prompts.yaml
-_FORMAT = "The last line of your response should be of the following format: 'Answer: $LETTER' (without quotes) where LETTER is one of "
+_FORMAT = (
+    "The last line of your response should be of the following format: 'Answer: $LETTER' (without quotes) where LETTER"
+    " is one of "
+)
 _STEPS = " Think step by step before answering."
 KVV_STANDARD = f"Answer the following multiple-choice question. {_FORMAT}the options.{_STEPS}"
 OFFICIAL_STANDARD = f"Answer the preceding multiple choice question. {_FORMAT}options.{_STEPS}"
@@ -51,7 +55,10 @@ class Variant:
             return f"{layout}; official {'direct' if self.direct else 'step-by-step'} instruction for the vision config"
         if self.prompt == "kvv":
             return "KVV: pictures in column order, then question, options and instruction, the tokens <image n> kept"
-        return f"official {'direct' if self.direct else 'step-by-step'}: text with <image> for each token, then the pictures in order of appearance"
+        return (
+            f"official {'direct' if self.direct else 'step-by-step'}: text with <image> for each token, then the"
+            " pictures in order of appearance"
+        )
 
 
 def parse_variant(text: str) -> Variant:
@@ -62,7 +69,9 @@ def parse_variant(text: str) -> Variant:
     parts = ["standard10" if part == "standard" else part for part in parts]
     unknown = [part for part in parts if part not in (*CONFIGS, *PROMPTS, "direct", "cot")]
     if unknown:
-        raise ValueError(f"mmmu_pro knows {', '.join((*CONFIGS, *PROMPTS, 'direct'))}, joined by /; not {unknown[0]!r:.40}")
+        raise ValueError(
+            f"mmmu_pro knows {', '.join((*CONFIGS, *PROMPTS, 'direct'))}, joined by /; not {unknown[0]!r:.40}"
+        )
     configs, prompts = [part for part in parts if part in CONFIGS], [part for part in parts if part in PROMPTS]
     if len(set(configs)) > 1 or len(set(prompts)) > 1 or {"direct", "cot"} <= set(parts):
         raise ValueError(f"mmmu_pro: {text!r:.60} names two of one kind")
@@ -97,7 +106,10 @@ def content(row: Mapping[str, Any], options: Sequence[str], variant: Variant) ->
         return [{"type": "text", "text": text}]
     if variant.prompt == "kvv":
         return [*map(_part, in_columns(row)), {"type": "text", "text": f"{text}\n\n{instruction(variant)}"}]
-    return [{"type": "text", "text": f"{_TOKEN.sub('<image>', text)}\n{instruction(variant)}"}, *map(_part, as_they_appear(row, text))]
+    return [
+        {"type": "text", "text": f"{_TOKEN.sub('<image>', text)}\n{instruction(variant)}"},
+        *map(_part, as_they_appear(row, text)),
+    ]
 
 
 def _part(picture: Picture) -> dict[str, Any]:
@@ -109,7 +121,8 @@ def in_columns(row: Mapping[str, Any]) -> list[Picture]:
 
 
 def as_they_appear(row: Mapping[str, Any], text: str) -> list[Picture]:
-    """A picture for each token of question and options, again where a token is repeated; all of them where the text names none.
+    """A picture for each token of question and options, again where a token is repeated; all of them where the text
+    names none.
 
     A token without a picture is passed over. ValueError above ``MAX_PICTURES``.
     """

@@ -1,4 +1,6 @@
-"""The report rows of ``mmmu_pro``: the official accuracy, the one without lucky guesses, subjects and parse branches."""
+"""The report rows of ``mmmu_pro``: the official accuracy, the one without lucky guesses, subjects and parse
+branches.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from kvv.suites.mmmu_pro.parsing import Branch
 from kvv.suites.mmmu_pro.prompts import RECORDED, parse_variant
 
 IMAGES = {
-    "kvv": "re-encoded as KVV does: JPEG with Pillow's defaults (quality 75); modes that KVV cannot send (LA, CMYK, 16 bits) as what they look like",
+    "kvv": (
+        "re-encoded as KVV does: JPEG with Pillow's defaults (quality 75); modes that KVV cannot send (LA, CMYK, 16"
+        " bits) as what they look like"
+    ),
     "": "as they are where the API takes their format (png, jpeg, webp, gif), else as PNG",
 }
 CONFIGS = {"standard10": "standard (10 options)", "standard4": "standard (4 options)", "vision": "vision"}
@@ -54,7 +59,10 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     }
     return [
         official.stat(breakdown=breakdown, comparability=facts),
-        strict.stat(breakdown={"rule": "as accuracy, but a guess of the parser is wrong", "subjects": strict_subjects.table()}, comparability=facts),
+        strict.stat(
+            breakdown={"rule": "as accuracy, but a guess of the parser is wrong", "subjects": strict_subjects.table()},
+            comparability=facts,
+        ),
     ]
 
 
@@ -71,10 +79,15 @@ def comparability(version: str, context: Context) -> dict[str, Any]:
         "images": "as recorded" if recorded else IMAGES.get(context.preset, IMAGES[""]),
         "sampling": "as recorded" if recorded else context.sampling(),
         "preset": context.preset,
-        "scorer": "official parser on the visible completion (a whole think block at its beginning taken off); where it finds no option it guesses, "
-        "here seeded by case and run",
+        "scorer": (
+            "official parser on the visible completion (a whole think block at its beginning taken off); where it finds"
+            " no option it guesses, here seeded by case and run"
+        ),
         "scorer_version": version,
-        "failures_in_denominator": "a failed request is in n_planned and in both bounds, not in the value (the official script guesses for it); "
-        "a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV does",
+        "failures_in_denominator": (
+            "a failed request is in n_planned and in both bounds, not in the value (the official script guesses for"
+            " it); a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV"
+            " does"
+        ),
         "note": "KVV's 'MMMU Pro Vision' is the config of ten options",
     }

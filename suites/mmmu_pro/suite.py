@@ -1,8 +1,9 @@
 """The suite ``mmmu_pro``: multiple-choice questions with one to several pictures, scored by the official parser.
 
-Sources: MMMU-Benchmark/MMMU (mmmu-pro: data, prompts, evaluate.py) and MoonshotAI/Kimi-Vendor-Verifier (prompt, placement, re-encoding,
-sampling). The official parser guesses where it finds no option: here with a generator seeded by the case and the run, and beside the
-official score stands the one that counts guesses as wrong. ``prompts`` says which variants there are.
+Sources: MMMU-Benchmark/MMMU (mmmu-pro: data, prompts, evaluate.py) and MoonshotAI/Kimi-Vendor-Verifier (prompt,
+placement, re-encoding, sampling). The official parser guesses where it finds no option: here with a generator seeded by
+the case and the run, and beside the official score stands the one that counts guesses as wrong. ``prompts`` says which
+variants there are.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class MmmuProSuite(SingleTurn):
         )
 
     def judge(self, case: Case, answered: Answered) -> Verdict:
-        """PASS where the official parser reads the right letter, a lucky guess included; ``correct_no_guess`` leaves that out."""
+        """PASS where the official parser reads the right letter, a lucky guess included; ``correct_no_guess`` leaves
+        that out.
+        """
         observation, inputs = answered.observation, case.inputs
         text = visible(observation.answer)
         found = parse(text, inputs["options"], lambda n: guess(inputs["guess_seed"], case.sample, n))
@@ -119,11 +122,18 @@ class MmmuProSuite(SingleTurn):
         )
 
     def answer_key(self, dataset: Dataset) -> list[KeyEntry]:
-        """Right and wrong letters in the official form, for every order of the pictures; on the fixtures also for both encodings."""
+        """Right and wrong letters in the official form, for every order of the pictures; on the fixtures also for both
+        encodings.
+        """
         config = "vision" if any("image" in row for row in dataset.rows[:1]) else "standard10"
         variant = Variant(config=config)
         forms = tuple(PictureForm) if dataset.fixture else (PictureForm.AS_IS,)
-        return [entry for question in questions(dataset, variant) for form in forms for entry in _entries(question, variant, form)]
+        return [
+            entry
+            for question in questions(dataset, variant)
+            for form in forms
+            for entry in _entries(question, variant, form)
+        ]
 
     def metrics(self, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
         return rows.metrics(self.id, self.version, verdicts, context)
@@ -135,7 +145,9 @@ def guess(seed: list[int], sample: int, n: int) -> int:
 
 
 def questions(dataset: Dataset, variant: Variant) -> Iterator[Question]:
-    """The rows with their case ids. The configs shuffle their options differently, so that only the default one's ids are bare."""
+    """The rows with their case ids. The configs shuffle their options differently, so that only the default one's ids
+    are bare.
+    """
     prefix = "mmmu_pro" if variant.config == "standard10" else f"mmmu_pro/{variant.config}"
     for number, row in enumerate(dataset.rows, 1):
         try:

@@ -9,7 +9,8 @@ from kvv.cases.suite import Context
 from kvv.core import Case, Outcome, Stat, Verdict
 from kvv.stats.metrics import GroupTally, MeanTally, Metric
 
-#: the official sub-scores, by question type: text recognition of 300, VQA of 200 and 200, extraction of 200, formulas of 100
+#: the official sub-scores, by question type: text recognition of 300, VQA of 200 and 200, extraction of 200, formulas
+#: of 100
 GROUPS: Mapping[str, str] = {
     "Regular Text Recognition": "Text Recognition",
     "Irregular Text Recognition": "Text Recognition",
@@ -69,9 +70,18 @@ def comparability(version: str, planned: int, context: Context) -> dict[str, Any
         "prompt": "the picture, then the question verbatim; no system prompt",
         "sampling": context.sampling(),
         "preset": context.preset,
-        "scorer": "official: a gold alternative is a substring of the visible completion (a whole think block at its beginning taken off)",
+        "scorer": (
+            "official: a gold alternative is a substring of the visible completion (a whole think block at its"
+            " beginning taken off)"
+        ),
         "scorer_version": version,
-        "final_score": "hits out of 1000, comparable with published scores" if whole else "hits of a part of the set, no score out of 1000",
-        "failures_in_denominator": "a failed request is in n_planned and in both bounds, not in the value, and no hit in final_score; "
-        "a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV does",
+        "final_score": (
+            "hits out of 1000, comparable with published scores"
+            if whole
+            else "hits of a part of the set, no score out of 1000"
+        ),
+        "failures_in_denominator": (
+            "a failed request is in n_planned and in both bounds, not in the value, and no hit in final_score; "
+            "a refused valid request counts as wrong; kvv_value leaves failed and refused requests out, as KVV does"
+        ),
     }

@@ -1,7 +1,8 @@
-"""The official rule of OCRBench (Yuliang-Liu/MultimodalOCR, OCRBench/example.py of the paper's repository): a gold answer is in the prediction.
+"""The official rule of OCRBench (Yuliang-Liu/MultimodalOCR, OCRBench/example.py of the paper's repository): a gold
+answer is in the prediction.
 
-The official scripts key the rule on the source data set (HME100k), KVV on the question type; on the public set both name the same
-hundred rows.
+The official scripts key the rule on the source data set (HME100k), KVV on the question type; on the public set both
+name the same hundred rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def normalised(text: str, *, formula: bool) -> str:
 
 
 def matching(prediction: str, answers: Sequence[str], *, formula: bool) -> str | None:
-    """The first gold alternative that stands in the prediction, None for a miss. An alternative without any character never counts."""
+    """The first gold alternative that stands in the prediction, None for a miss. An alternative without any character
+    never counts.
+    """
     text = normalised(prediction, formula=formula)
     for answer in answers:
         wanted = normalised(answer, formula=formula)

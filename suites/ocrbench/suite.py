@@ -1,8 +1,8 @@
 """The suite ``ocrbench``: one picture and a question each, scored by the official substring rule.
 
-Sources: Yuliang-Liu/MultimodalOCR (data, prompt, rule), MoonshotAI/Kimi-Vendor-Verifier (order of parts, re-encoding, sampling).
-The question is sent verbatim behind its picture, without a system prompt. Pictures go as they are; under ``--preset kvv`` as KVV
-re-encodes them.
+Sources: Yuliang-Liu/MultimodalOCR (data, prompt, rule), MoonshotAI/Kimi-Vendor-Verifier (order of parts, re-encoding,
+sampling). The question is sent verbatim behind its picture, without a system prompt. Pictures go as they are; under
+``--preset kvv`` as KVV re-encodes them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One row. ``case`` comes from the content, so that the same question has the same id whatever copy of the set it came from."""
+    """One row. ``case`` comes from the content, so that the same question has the same id whatever copy of the set it
+    came from.
+    """
 
     case: str
     dataset: str

@@ -20,24 +20,33 @@ FLOOR = -50.0
 def same_temperature(look: Look, wanted: Any) -> Problem | None:
     """``{ of, like, within }``: the first content token of both answers was drawn at the same temperature.
 
-    A temperature of T widens the distances between log probabilities by 1/T, whatever the model: the ratio of the spreads of
-    the alternatives that both answers show is the ratio of their temperatures. It must lie within 1 +- ``within``. Endpoints that
-    report log probabilities from before the temperature always pass.
+    A temperature of T widens the distances between log probabilities by 1/T, whatever the model: the ratio of the
+    spreads of the alternatives that both answers show is the ratio of their temperatures. It must lie within 1 +-
+    ``within``. Endpoints that report log probabilities from before the temperature always pass.
     """
     one, other = (_alternatives(look.siblings[wanted[key]]) for key in ("of", "like"))
     shared = sorted(one.keys() & other.keys())
     if len(shared) < LEAST_SHARED:
-        return inconclusive("few-alternatives", f"{len(shared)} alternatives of the first token are in both answers, want {LEAST_SHARED}")
-    spreads = [max(values[token] for token in shared) - min(values[token] for token in shared) for values in (one, other)]
+        return inconclusive(
+            "few-alternatives",
+            f"{len(shared)} alternatives of the first token are in both answers, want {LEAST_SHARED}",
+        )
+    spreads = [
+        max(values[token] for token in shared) - min(values[token] for token in shared) for values in (one, other)
+    ]
     if min(spreads) < LEAST_SPREAD:
-        return inconclusive("alternatives-alike", f"the alternatives lie {spreads[0]:.2f} and {spreads[1]:.2f} nats apart")
+        return inconclusive(
+            "alternatives-alike", f"the alternatives lie {spreads[0]:.2f} and {spreads[1]:.2f} nats apart"
+        )
     ratio = spreads[1] / spreads[0]
     if abs(ratio - 1) <= float(wanted["within"]):
         return None
     return Problem(
         reason="other-temperature",
-        detail=f"log probabilities of {wanted['of']!r} lie {spreads[0]:.2f} nats apart, those of {wanted['like']!r} {spreads[1]:.2f}: "
-        f"drawn at {ratio:.2f} times its temperature",
+        detail=(
+            f"log probabilities of {wanted['of']!r} lie {spreads[0]:.2f} nats apart, those of {wanted['like']!r}"
+            f" {spreads[1]:.2f}: drawn at {ratio:.2f} times its temperature"
+        ),
     )
 
 
@@ -48,7 +57,9 @@ def _alternatives(answered: Answered) -> Mapping[str, float]:
             shown: dict[str, float] = {}
             for one in entry.get("top_logprobs") or ():
                 match one:
-                    case {"token": str(token), "logprob": float() | int() as value} if FLOOR < value <= sys.float_info.max:
+                    case {"token": str(token), "logprob": float() | int() as value} if (
+                        FLOOR < value <= sys.float_info.max
+                    ):
                         shown.setdefault(token, float(value))
             return shown
     return {}

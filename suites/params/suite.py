@@ -1,4 +1,6 @@
-"""The pre-check: does the endpoint enforce the decoding parameters its model was released with? If not, no benchmark is worth its money."""
+"""The pre-check: does the endpoint enforce the decoding parameters its model was released with? If not, no benchmark is
+worth its money.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,24 @@ class ParamsSuite(ContractSuite):
 
 
 def with_token_ids(case: Case, context: Context) -> Case:
-    """The case with every key of logit_bias that is no number replaced by the id of the token that it spells; skipped where it has none."""
+    """The case with every key of logit_bias that is no number replaced by the id of the token that it spells; skipped
+    where it has none.
+    """
     bias = case.inputs["body"].get("logit_bias")
     texts = [key for key in bias if not key.isdecimal()] if isinstance(bias, Mapping) else []
     if not texts or case.inputs["skip"]:
         return case
-    found: dict[str, Sequence[int]] = {text: context.tokenizer.ids(text) if isinstance(context.tokenizer, Vocabulary) else [] for text in texts}
+    found: dict[str, Sequence[int]] = {
+        text: context.tokenizer.ids(text) if isinstance(context.tokenizer, Vocabulary) else [] for text in texts
+    }
     unknown = next((text for text, ids in found.items() if len(ids) != 1), None)
     if unknown is not None:
         return replace(case, inputs={**case.inputs, "skip": f"{unknown!r} is no single token of the given tokenizer"})
     names = {text: str(ids[0]) for text, ids in found.items()}
-    rounds = [{**entry, "requests": {name: _named(request, names) for name, request in entry["requests"].items()}} for entry in case.inputs["rounds"]]
+    rounds = [
+        {**entry, "requests": {name: _named(request, names) for name, request in entry["requests"].items()}}
+        for entry in case.inputs["rounds"]
+    ]
     return replace(case, inputs={**case.inputs, "body": _biased(case.inputs["body"], names), "rounds": rounds})
 
 
@@ -44,4 +53,8 @@ def _named(request: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str,
 
 
 def _biased(body: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    return {**body, "logit_bias": {names.get(key, key): value for key, value in body["logit_bias"].items()}} if "logit_bias" in body else body
+    return (
+        {**body, "logit_bias": {names.get(key, key): value for key, value in body["logit_bias"].items()}}
+        if "logit_bias" in body
+        else body
+    )

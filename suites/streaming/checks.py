@@ -28,7 +28,9 @@ class Piece:
 
 
 def pieces(look: Look, kind: str) -> list[Piece]:
-    """The increments of the first choice: ``content``, ``reasoning`` (whatever its field) or ``arguments``, in order of arrival."""
+    """The increments of the first choice: ``content``, ``reasoning`` (whatever its field) or ``arguments``, in order of
+    arrival.
+    """
     return [
         Piece(offset_ms=frame.offset_ms, text=text)
         for frame in look.answered.exchange.frames
@@ -57,7 +59,9 @@ def _texts(delta: Mapping[str, Any], kind: str) -> Iterator[str]:
             values = [delta.get("reasoning_content"), delta.get("reasoning")]
         case _:
             calls = delta.get("tool_calls")
-            functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+            functions = (
+                [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+            )
             values = [function.get("arguments") for function in functions if isinstance(function, dict)]
     yield from (value for value in values if isinstance(value, str))
 
@@ -72,12 +76,16 @@ def comes_in_pieces(look: Look, wanted: Any) -> Problem | None:
     size = sum(len(piece.text) for piece in found)
     if not size:
         return cut(look) or inconclusive("nothing-to-see", f"the answer has no {wanted['kind']}")
-    detail = f"{size} characters of {wanted['kind']} came in {len(found)} increments, want at least {wanted['at-least']}"
+    detail = (
+        f"{size} characters of {wanted['kind']} came in {len(found)} increments, want at least {wanted['at-least']}"
+    )
     return Problem(reason="one-burst", detail=detail)
 
 
 def arrives_over_time(look: Look, wanted: Any) -> Problem | None:
-    """Increments are sent as they are made: not all of them in the last tenth of an answer that took two seconds or more."""
+    """Increments are sent as they are made: not all of them in the last tenth of an answer that took two seconds or
+    more.
+    """
     times = [piece.offset_ms for kind in ("reasoning", "content", "arguments") for piece in pieces(look, kind)]
     total = look.answered.exchange.timing.total_ms
     if len(times) < 10 or total < LONG_MS:
@@ -104,7 +112,11 @@ def counts_up(look: Look, goal: Any) -> Problem | None:
     slip = next((at for at, number in enumerate(numbers, 1) if number != at), None)
     if slip is not None:
         around = numbers[max(0, slip - 3) : slip + 2]
-        return Problem(reason="miscounted", detail=f"number {slip} of the content is {numbers[slip - 1]} (around it {around})", repeats=True)
+        return Problem(
+            reason="miscounted",
+            detail=f"number {slip} of the content is {numbers[slip - 1]} (around it {around})",
+            repeats=True,
+        )
     if ended or len(numbers) >= int(goal):
         return None
     detail = f"the content counts to {len(numbers)}, want {goal}; finish_reason {look.observation.finish_reason!r}"
@@ -122,7 +134,10 @@ def cut_at(look: Look, limit: Any) -> Problem | None:
     if finish == "length":
         return None
     if tokens is None or tokens >= int(limit):
-        return Problem(reason="finish-reason", detail=f"finish_reason is {finish!r} after {tokens} tokens of at most {limit}, want 'length'")
+        return Problem(
+            reason="finish-reason",
+            detail=f"finish_reason is {finish!r} after {tokens} tokens of at most {limit}, want 'length'",
+        )
     if finish is None:
         return Problem(reason="finish-reason", detail="no finish_reason")
     return inconclusive("ended-early", f"the model ended by itself after {tokens} tokens, before the limit of {limit}")
@@ -140,34 +155,45 @@ def choices(look: Look, wanted: Any) -> Problem | None:
     found = look.observation.choices
     indices = sorted(choice.index if choice.index is not None else -1 for choice in found)
     if indices != list(range(int(wanted["n"]))):
-        return Problem(reason="choice-count", detail=f"choices have the indices {indices}, want 0 to {int(wanted['n']) - 1}")
+        return Problem(
+            reason="choice-count", detail=f"choices have the indices {indices}, want 0 to {int(wanted['n']) - 1}"
+        )
     for choice in found:
         if choice.finish_reason is None:
             return Problem(reason="choice-unfinished", detail=f"choice {choice.index} has no finish_reason")
         if str(wanted["says"]).casefold() not in (choice.answer or "").casefold() and choice.finish_reason != "length":
-            return Problem(reason="wrong-answer", detail=f"choice {choice.index} says {quoted(choice.answer)}", repeats=True)
+            return Problem(
+                reason="wrong-answer", detail=f"choice {choice.index} says {quoted(choice.answer)}", repeats=True
+            )
     return None
 
 
 def usage_place(look: Look, wanted: Any) -> Problem | None:
-    """Usage stands in this place (``body``, or ``summary``: a frame of its own after the last choice); ``nowhere`` notes where it stands unasked."""
+    """Usage stands in this place (``body``, or ``summary``: a frame of its own after the last choice); ``nowhere``
+    notes where it stands unasked.
+    """
     places = [report.place for report in look.observation.usage if report.place != "header"]
     shown = ", ".join(dict.fromkeys(places))
     if wanted == "nowhere":
         if not places:
             return None
-        return Problem(reason="usage-unasked", detail=f"usage in {shown} although it was not asked for", outcome=Outcome.PASS)
+        return Problem(
+            reason="usage-unasked", detail=f"usage in {shown} although it was not asked for", outcome=Outcome.PASS
+        )
     if wanted in places:
         return None
-    return Problem(reason="no-usage", detail=f"usage stands {'in ' + shown if places else 'nowhere'}, want it in {wanted}")
+    return Problem(
+        reason="no-usage", detail=f"usage stands {'in ' + shown if places else 'nowhere'}, want it in {wanted}"
+    )
 
 
 def accounted_alike(look: Look, wanted: Any) -> Problem | None:
-    """``{ streamed, whole, before }``: lists of answers, each of which came back as history in a request named ``after-...``.
+    """``{ streamed, whole, before }``: lists of answers, each of which came back as history in a request named
+    ``after-...``.
 
-    What an answer's text counts as history (over the request ``before``, which lacks it) falls short of its completion_tokens by the
-    marks between its parts: as far for a streamed answer as for a whole one, or text was lost on the way. A text may be made of
-    other tokens than it is read as, so the medians must differ.
+    What an answer's text counts as history (over the request ``before``, which lacks it) falls short of its
+    completion_tokens by the marks between its parts: as far for a streamed answer as for a whole one, or text was lost
+    on the way. A text may be made of other tokens than it is read as, so the medians must differ.
     """
     short: dict[str, float] = {}
     for kind in ("streamed", "whole"):
@@ -180,7 +206,10 @@ def accounted_alike(look: Look, wanted: Any) -> Problem | None:
     if lost < 1:
         return None
     kind = "streamed" if short["streamed"] > short["whole"] else "whole"
-    detail = f"the text of {kind} answers falls {short[kind]:g} tokens short of completion_tokens, {lost:g} more than that of the others"
+    detail = (
+        f"the text of {kind} answers falls {short[kind]:g} tokens short of completion_tokens, {lost:g} more than that"
+        " of the others"
+    )
     return Problem(reason="tokens-lost", detail=detail)
 
 
@@ -199,4 +228,6 @@ def _shortfall(look: Look, name: str, before: str) -> int | Problem:
 
 
 COMPARISONS: Mapping[str, Check] = named([accounted_alike])
-CHECKS: Mapping[str, Check] = named([comes_in_pieces, arrives_over_time, counts_up, cut_at, has_logprobs, choices, usage_place])
+CHECKS: Mapping[str, Check] = named(
+    [comes_in_pieces, arrives_over_time, counts_up, cut_at, has_logprobs, choices, usage_place]
+)

@@ -1,4 +1,6 @@
-"""The agent: asks the model, runs its commands, until it submits or a limit ends it in a named state. A fold over replies; no I/O."""
+"""The agent: asks the model, runs its commands, until it submits or a limit ends it in a named state. A fold over
+replies; no I/O.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ Play = Generator[Step, Reply, "Trajectory"]
 
 @dataclass(slots=True, kw_only=True)
 class Trajectory:
-    """What the agent did. ``exit`` is its named end, ``submission`` what it handed in; ``verdict`` is set when the endpoint, not the agent, ended it.
+    """What the agent did. ``exit`` is its named end, ``submission`` what it handed in; ``verdict`` is set when the
+    endpoint, not the agent, ended it.
 
     Times in seconds, ``cost`` in US dollars (None without prices). ``agent`` is name and version.
     """
@@ -116,7 +119,9 @@ class _Streak:
 
 
 class Messages:
-    """The linear history. Once there is enough of it, its beginning is text that was serialised once: sent, hashed and stored as one part."""
+    """The linear history. Once there is enough of it, its beginning is text that was serialised once: sent, hashed and
+    stored as one part.
+    """
 
     def __init__(self, messages: list[dict[str, Any]]) -> None:
         self._sealed: list[Fragment] = []
@@ -128,7 +133,9 @@ class Messages:
         self._size += sum(map(_size, messages))
 
     def listed(self) -> list[Any]:
-        """For a request. Seals what has gathered: between two requests, so that the same replies always give the same parts."""
+        """For a request. Seals what has gathered: between two requests, so that the same replies always give the same
+        parts.
+        """
         found = [*self._sealed, *self._open]
         if self._size >= SEAL:
             self._sealed.append(Fragment.of(b",".join(map(_dumped, self._open)), splice=True))
@@ -160,7 +167,12 @@ class _State:
 def agent(case: Case) -> Play:
     """Plays until an exit state is reached."""
     inputs = case.inputs
-    first = opening(inputs["task"], mode=inputs["mode"], workdir=inputs["sandbox"].get("workdir", "/testbed"), commits=inputs["commits"])
+    first = opening(
+        inputs["task"],
+        mode=inputs["mode"],
+        workdir=inputs["sandbox"].get("workdir", "/testbed"),
+        commits=inputs["commits"],
+    )
     state = _State(Messages(first))
     while not (exit_state := _limit_reached(state, inputs["limits"])):
         request = _request(case, state.messages.listed())
@@ -209,7 +221,9 @@ def heard(case: Case, went: Trajectory, answered: Answered) -> str:
     went.last = answered.exchange.identity.key
     went.model_s += answered.exchange.timing.total_ms / 1000
     went.prompt_tokens += said.tokens("prompt_tokens") or 0
-    went.cached_tokens += said.tokens("cached_tokens") or said.detail_tokens("prompt_tokens_details", "cached_tokens") or 0
+    went.cached_tokens += (
+        said.tokens("cached_tokens") or said.detail_tokens("prompt_tokens_details", "cached_tokens") or 0
+    )
     went.completion_tokens += said.tokens("completion_tokens") or 0
     went.cost = _cost(went, case.inputs["prices"])
     verdict = unanswered(case, answered)
@@ -227,7 +241,11 @@ def _cost(went: Trajectory, prices: Mapping[str, float] | None) -> float | None:
     if prices is None:
         return None
     cached = min(went.cached_tokens, went.prompt_tokens)
-    paid = (went.prompt_tokens - cached) * prices["input"] + cached * prices["cached"] + went.completion_tokens * prices["output"]
+    paid = (
+        (went.prompt_tokens - cached) * prices["input"]
+        + cached * prices["cached"]
+        + went.completion_tokens * prices["output"]
+    )
     return paid / 1e6
 
 
@@ -250,9 +268,13 @@ def _act(case: Case, state: _State, said: Observation) -> Generator[Step, Reply,
         exit_state = _ran(state, command, reply)
         if exit_state:
             return exit_state
-        text = observation(reply.output, reply.exit_code, elided=reply.elided, timeout_s=case.inputs["limits"]["command_s"])
+        text = observation(
+            reply.output, reply.exit_code, elided=reply.elided, timeout_s=case.inputs["limits"]["command_s"]
+        )
         if mode == "tools":
-            state.messages.add({"role": "tool", "tool_call_id": call_id(said.tool_calls[number], number), "content": text})
+            state.messages.add(
+                {"role": "tool", "tool_call_id": call_id(said.tool_calls[number], number), "content": text}
+            )
         else:
             state.messages.add({"role": "user", "content": text})
     return ""
@@ -286,7 +308,11 @@ def assistant(said: Observation, *, calls: bool) -> dict[str, Any]:
         message[choice.reasoning_field] = choice.reasoning
     if calls and choice.tool_calls:
         message["tool_calls"] = [
-            {"id": call_id(call, number), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call_id(call, number),
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for number, call in enumerate(choice.tool_calls)
         ]
     return message
@@ -323,11 +349,19 @@ def unfit(command: object) -> str:
         size = len(command.encode())
     except UnicodeEncodeError:
         return "the command is no valid Unicode"
-    return "the command holds a NUL" if "\0" in command else f"the command is longer than {COMMAND_LIMIT} bytes" if size > COMMAND_LIMIT else ""
+    return (
+        "the command holds a NUL"
+        if "\0" in command
+        else f"the command is longer than {COMMAND_LIMIT} bytes"
+        if size > COMMAND_LIMIT
+        else ""
+    )
 
 
 def _block(said: Observation) -> tuple[list[str], str]:
-    """Exactly one closed block. Line by line: a regular expression would take for ever over an answer of nothing but openings."""
+    """Exactly one closed block. Line by line: a regular expression would take for ever over an answer of nothing but
+    openings.
+    """
     found: list[str] = []
     inside: list[str] | None = None
     for line in said.answer.split("\n"):

@@ -1,7 +1,8 @@
-"""Grading in a fresh tree, by the official rules: the patch by a chain of fallbacks, the test files restored, the run, its log, the two lists.
+"""Grading in a fresh tree, by the official rules: the patch by a chain of fallbacks, the test files restored, the run,
+its log, the two lists.
 
-A fold over replies like the agent; no I/O. Official status and ours differ where the runner's configuration was touched, or where a test was
-reported both passed and failed: ours is then unresolved.
+A fold over replies like the agent; no I/O. Official status and ours differ where the runner's configuration was
+touched, or where a test was reported both passed and failed: ours is then unresolved.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _RESET = "git reset -q --hard && git clean -fdq"
 #: what the patch really did, in git's own words: an unusual patch text cannot hide a file
 _DONE = "git add -A -N && git -c core.quotePath=off diff --no-color --no-ext-diff --no-textconv --no-renames"
 #: each test file as the base commit has it, or gone: a file of the model's patch must not stand in its way
-_RESTORE = 'base=$1; shift; for f; do if git cat-file -e "$base:$f" 2>/dev/null; then git checkout -q "$base" -- "$f"; else rm -rf -- "$f"; fi; done'
+_RESTORE = (
+    'base=$1; shift; for f; do if git cat-file -e "$base:$f" 2>/dev/null; then git checkout -q "$base" -- "$f"; else rm'
+    ' -rf -- "$f"; fi; done'
+)
 
 #: a script may be longer than an argument; no patch reaches into .git
 _EVALUATE = "cat > .git/kvv-eval.sh && exec bash .git/kvv-eval.sh < /dev/null"
@@ -88,8 +92,15 @@ def grade(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
     test_files = files_of(fields["test_patch"])
     told = {"reference": fields["reference"], "test_files": test_files}
     graded.tampered = list(dict.fromkeys([*tampering(patch, **told), *tampering(done.output, **told)]))
-    yield from _run(Command(argv=("bash", "-c", _RESTORE, "restore", fields["base"], *test_files), timeout_s=APPLY_TIMEOUT_S))
-    script = Command(argv=("bash", "-c", _EVALUATE), stdin=fields["eval_script"], timeout_s=fields["timeout_s"], output_limit=LOG_LIMIT)
+    yield from _run(
+        Command(argv=("bash", "-c", _RESTORE, "restore", fields["base"], *test_files), timeout_s=APPLY_TIMEOUT_S)
+    )
+    script = Command(
+        argv=("bash", "-c", _EVALUATE),
+        stdin=fields["eval_script"],
+        timeout_s=fields["timeout_s"],
+        output_limit=LOG_LIMIT,
+    )
     done = yield from _run(script)
     graded.seconds, graded.emulated = done.seconds, done.emulated
     _judge(graded, done, fields)
@@ -135,22 +146,27 @@ def _reason(graded: Graded, statuses: Statuses, failed: list[str], *, invalid: b
     return ("", "") if graded.official else ("nothing-to-pass", "the instance names no FAIL_TO_PASS test")
 
 
-def status_lists(statuses: Mapping[str, str], f2p: list[str], p2p: list[str], *, fail_only: bool) -> dict[str, dict[str, list[str]]]:
-    """The official report's lists; an absent test failed, but under ``fail_only``, where only a failure that was told counts.
+def status_lists(
+    statuses: Mapping[str, str], f2p: list[str], p2p: list[str], *, fail_only: bool
+) -> dict[str, dict[str, list[str]]]:
+    """The official report's lists; an absent test failed, but under ``fail_only``, where only a failure that was told
+    counts.
 
     An id that the data set has cut off in its parameter matches what begins with it.
     """
     groups = {}
     for name, tests, good in (("FAIL_TO_PASS", f2p, _PASSES), ("PASS_TO_PASS", p2p, _KEEPS)):
-        success = [test for test in tests if (statuses.get(test) != FAILED if fail_only else _status(statuses, test) in good)]
+        success = [
+            test for test in tests if (statuses.get(test) != FAILED if fail_only else _status(statuses, test) in good)
+        ]
         kept = set(success)
         groups[name] = {"success": success, "failure": [test for test in tests if test not in kept]}
     return groups
 
 
 def _status(statuses: Mapping[str, str], test: str) -> str:
-    """A parametrised id that lacks a closing bracket was cut at a space when the data set was made (SWE-bench issue 290): it has the status of
-    those that begin with it, if they agree on passing."""
+    """A parametrised id that lacks a closing bracket was cut at a space when the data set was made (SWE-bench issue
+    290): it has the status of those that begin with it, if they agree on passing."""
     if test in statuses or test.count("[") <= test.count("]"):
         return statuses.get(test, "")
     found = [status for name, status in statuses.items() if name.startswith(test)]
@@ -167,5 +183,8 @@ def official_report(instance: str, patch: str, graded: Mapping[str, Any]) -> dic
         "infra_failure": False,
     }
     if graded["tests_status"] is not None:
-        report["tests_status"] = {**graded["tests_status"], **{name: {"success": [], "failure": []} for name in ("FAIL_TO_FAIL", "PASS_TO_FAIL")}}
+        report["tests_status"] = {
+            **graded["tests_status"],
+            **{name: {"success": [], "failure": []} for name in ("FAIL_TO_FAIL", "PASS_TO_FAIL")},
+        }
     return {instance: report}

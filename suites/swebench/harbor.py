@@ -1,8 +1,9 @@
-"""DeepSWE / Harbor tasks: the agent commits, the commit's difference is the patch, the task's own verifier runs in a separate container.
+"""DeepSWE / Harbor tasks: the agent commits, the commit's difference is the patch, the task's own verifier runs in a
+separate container.
 
-The verifier's reward is the official result. The reports it was made of (CTRF or JUnit) are read here again by its own rule: the worst status
-of a test wins; an absent or skipped one failed. A report that is missing or cannot be read is no evidence: absence then proves nothing.
-Source: tests/grader.py and tests/test.sh of datacurve-ai/deep-swe, v1.1.
+The verifier's reward is the official result. The reports it was made of (CTRF or JUnit) are read here again by its own
+rule: the worst status of a test wins; an absent or skipped one failed. A report that is missing or cannot be read is no
+evidence: absence then proves nothing. Source: tests/grader.py and tests/test.sh of datacurve-ai/deep-swe, v1.1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ def collect(case: Case) -> Generator[Step, Reply, tuple[str, str]]:
     """The patch that the agent has committed, from its own tree; and why there is none."""
     base = case.inputs["grade"]["base"]
     script = f"git -c safe.directory='*' diff --binary {quote(base)} HEAD"
-    done = yield Exec(command=Command(argv=("bash", "-c", script), timeout_s=case.inputs["task_files"]["collect_s"], output_limit=LOG_LIMIT))
+    done = yield Exec(
+        command=Command(
+            argv=("bash", "-c", script), timeout_s=case.inputs["task_files"]["collect_s"], output_limit=LOG_LIMIT
+        )
+    )
     assert isinstance(done, Executed)
     if done.exit_code != 0:
         return "", "collect-failed"
@@ -50,9 +55,14 @@ def grade_task(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
     """Empty patches are graded too: the base's reward is 0."""
     task, fields = case.inputs["task_files"], case.inputs["grade"]
     graded = Graded()
-    for name, text in {**{f"/tests/{name}": text for name, text in task["files"].items()}, "/logs/artifacts/model.patch": patch}.items():
+    for name, text in {
+        **{f"/tests/{name}": text for name, text in task["files"].items()},
+        "/logs/artifacts/model.patch": patch,
+    }.items():
         yield from _run(Command(argv=("bash", "-c", _PUT, "put", name), stdin=text))
-    done = yield from _run(Command(argv=("bash", f"/tests/{VERIFIER}"), timeout_s=task["verifier_s"], output_limit=LOG_LIMIT))
+    done = yield from _run(
+        Command(argv=("bash", f"/tests/{VERIFIER}"), timeout_s=task["verifier_s"], output_limit=LOG_LIMIT)
+    )
     graded.seconds, graded.emulated, graded.exit_code = done.seconds, done.emulated, done.exit_code
     if done.timed_out:
         graded.reason, graded.detail = "test-timeout", f"the verifier took more than {task['verifier_s']:g} s"
@@ -75,7 +85,9 @@ def _tail(done: Executed) -> str:
 
 
 def _reported(task: Mapping[str, Any]) -> Generator[Step, Reply, tuple[dict[str, str], str]]:
-    """The worst status by node id over the reports that can be read, and why that is not all of them ("" where it is)."""
+    """The worst status by node id over the reports that can be read, and why that is not all of them ("" where it
+    is).
+    """
     found: list[tuple[str, str]] = []
     lacking = [] if task["reports"] else ["the task names no report"]
     for name in task["reports"]:
@@ -89,9 +101,13 @@ def _reported(task: Mapping[str, Any]) -> Generator[Step, Reply, tuple[dict[str,
 
 
 def read_command(report: str) -> Command:
-    """The frame of v1.1 moves each report into ``reports`` beside it once the reward is written; other frames leave it in its place."""
+    """The frame of v1.1 moves each report into ``reports`` beside it once the reward is written; other frames leave it
+    in its place.
+    """
     folder, name = split(report)
-    return Command(argv=("bash", "-c", _FIRST, "first", join(folder, "reports", name), report), output_limit=REPORT_LIMIT)
+    return Command(
+        argv=("bash", "-c", _FIRST, "first", join(folder, "reports", name), report), output_limit=REPORT_LIMIT
+    )
 
 
 def _run(command: Command) -> Generator[Step, Reply, Executed]:
@@ -123,7 +139,9 @@ def _judge(
     statuses: Mapping[str, str],
     lacking: str,
 ) -> None:
-    """The reward decides. The reports can contradict it by what they say; by what they leave out only where none is ``lacking``."""
+    """The reward decides. The reports can contradict it by what they say; by what they leave out only where none is
+    ``lacking``.
+    """
     graded.official = reward == 1.0
     graded.applied = "verifier" if applied and patch.strip() else ""
     graded.tampered = tampering(patch, reference=fields["reference"], test_files=())
@@ -133,7 +151,9 @@ def _judge(
     if not applied:
         graded.reason = "patch-apply-failed"
         return
-    f2p, p2p = (([test for test in fields[name] if test in statuses] if lacking else fields[name]) for name in ("f2p", "p2p"))
+    f2p, p2p = (
+        ([test for test in fields[name] if test in statuses] if lacking else fields[name]) for name in ("f2p", "p2p")
+    )
     graded.tests = lists_of(statuses, f2p, p2p)
     failed = [test for group in graded.tests.values() for test in group["failure"]]
     graded.detail = f"the verifier's reward is {reward:g}" + (f"; {lacking}" if lacking else "")
@@ -143,9 +163,14 @@ def _judge(
             graded.detail += "; its reports say that every test passed"
     elif failed or not (fields["f2p"] or lacking):
         graded.reason = "tests-conflict"
-        graded.detail += f"; its reports say that {failed[0]} did not pass" if failed else "; the task names no FAIL_TO_PASS test"
+        graded.detail += (
+            f"; its reports say that {failed[0]} did not pass" if failed else "; the task names no FAIL_TO_PASS test"
+        )
     elif graded.tampered:
-        graded.reason, graded.detail = "tampered", f"the patch changes how tests are run: {', '.join(graded.tampered[:5])}"
+        graded.reason, graded.detail = (
+            "tampered",
+            f"the patch changes how tests are run: {', '.join(graded.tampered[:5])}",
+        )
     elif not lacking:
         graded.detail = ""
 
@@ -182,7 +207,10 @@ def _ctrf(tests: list[Any], *, by_suite: bool) -> Iterator[tuple[str, str]]:
         suite = suite[0] if isinstance(suite, list) and suite else suite
         place = suite.strip() if by_suite and isinstance(suite, str) else ""
         word = str(test.get("status") or "").strip().lower()
-        yield f"{place}.{name}" if place else name, PASSED if word == "passed" else SKIPPED if word in _NOT_RUN else FAILED
+        yield (
+            f"{place}.{name}" if place else name,
+            PASSED if word == "passed" else SKIPPED if word in _NOT_RUN else FAILED,
+        )
 
 
 def _root(report: str) -> ElementTree.Element | None:
@@ -199,7 +227,9 @@ def _junit(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
     """``classname.name``."""
     for case in root.iter("testcase"):
         kinds = {child.tag.rpartition("}")[2] for child in case}
-        status = FAILED if "failure" in kinds else ERROR if "error" in kinds else SKIPPED if "skipped" in kinds else PASSED
+        status = (
+            FAILED if "failure" in kinds else ERROR if "error" in kinds else SKIPPED if "skipped" in kinds else PASSED
+        )
         name, place = (case.get("name") or "").strip(), (case.get("classname") or "").strip()
         if name:
             yield f"{place}.{name}" if place else name, status

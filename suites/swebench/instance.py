@@ -105,7 +105,9 @@ def _grade(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parser(row: Mapping[str, Any]) -> str:
-    """Our own instances name Django's parser, which the harness has; their ids are unittest's, which differ with the version of Python."""
+    """Our own instances name Django's parser, which the harness has; their ids are unittest's, which differ with the
+    version of Python.
+    """
     try:
         found = parser_for(row.get("log_parser") or "", row["repo"], row["instance_id"])
         return "unittest" if row.get("bundle") and found == "django" else found

@@ -1,10 +1,14 @@
-"""Instances that are known to be broken, each with the place that says so. They are run, counted, and shown apart; never dropped."""
+"""Instances that are known to be broken, each with the place that says so. They are run, counted, and shown apart;
+never dropped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_GOLD = "https://github.com/SWE-bench/SWE-bench/issues/294"  # the reference patch failed in 2025-01; maintainers say fixed on main in 2026-08
+_GOLD = (  # the reference patch failed in 2025-01; maintainers say fixed on main in 2026-08
+    "https://github.com/SWE-bench/SWE-bench/issues/294"
+)
 _ALWAYS = "https://github.com/SWE-bench/sb-cli/issues/15"
 _AT_TIMES = "https://github.com/SWE-bench/sb-cli/issues/20"
 _DEEP = "https://github.com/datacurve-ai/deep-swe/issues"

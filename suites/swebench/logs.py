@@ -1,8 +1,8 @@
 """Test statuses from a test run's output, by the log forms of the official harness.
 
-One pass over the lines, no backtracking: the output is written by code under test. What the harness's parsers take for a status is taken
-here too, so that ids of FAIL_TO_PASS and PASS_TO_PASS match; the difference is that a test that is reported twice keeps its worst status in
-``worst`` beside the last one in ``last``.
+One pass over the lines, no backtracking: the output is written by code under test. What the harness's parsers take for
+a status is taken here too, so that ids of FAIL_TO_PASS and PASS_TO_PASS match; the difference is that a test that is
+reported twice keeps its worst status in ``worst`` beside the last one in ``last``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ _RANK = {PASSED: 0, XFAIL: 0, SKIPPED: 1, ERROR: 2, FAILED: 2}
 LINE_LIMIT = 4_000
 
 #: summaries of runners that tell failures only
-_COUNTED = re.compile(r"\b[1-9]\d{0,8} (?:passing|passed|specs?|SUCCESS)\b|Executed [1-9]|^# tests [1-9]|Tests: +[1-9]|': ok$", re.M)
+_COUNTED = re.compile(
+    r"\b[1-9]\d{0,8} (?:passing|passed|specs?|SUCCESS)\b|Executed [1-9]|^# tests [1-9]|Tests: +[1-9]|': ok$", re.M
+)
 
 Report = Iterator[tuple[str, str]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Statuses:
-    """By test id. ``exit_code`` is the test command's, where the script says it; ``complete``: both marks stand in the output; ``counted``: the
-    runner says how many tests it ran."""
+    """By test id. ``exit_code`` is the test command's, where the script says it; ``complete``: both marks stand in the
+    output; ``counted``: the runner says how many tests it ran."""
 
     last: dict[str, str] = field(default_factory=dict)
     worst: dict[str, str] = field(default_factory=dict)
@@ -78,7 +80,8 @@ def parse(output: str, parser: str) -> Statuses:
 
 
 def parser_for(name: str, repo: str, instance: str = "") -> str:
-    """The parser's own name from the column ``log_parser`` (``parse_log_flask`` and ``pytest`` mean the same), else from the repository.
+    """The parser's own name from the column ``log_parser`` (``parse_log_flask`` and ``pytest`` mean the same), else
+    from the repository.
 
     Some repositories have changed their runner: the instance decides.
     """
@@ -102,7 +105,9 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _pytest_line(line: str, *, whole: bool = False) -> tuple[str, str] | None:
-    """``STATUS test [- message]`` of the short summary; ``whole`` takes all words for the id, which a failure's message then ends."""
+    """``STATUS test [- message]`` of the short summary; ``whole`` takes all words for the id, which a failure's message
+    then ends.
+    """
     words = (line.split(" - ", 1)[0] if whole and line.startswith(FAILED) else line).split()
     if len(words) < 2 or words[0] not in STATUSES or not line.startswith(words[0]):
         return None
@@ -133,7 +138,9 @@ _COLOUR = re.compile(r"\[\d{1,3}m")
 
 
 def _pytest_plain(text: str) -> Report:
-    """Colours and control characters taken out before; ids may hold blanks; older versions put the status at the line's end."""
+    """Colours and control characters taken out before; ids may hold blanks; older versions put the status at the line's
+    end.
+    """
     for raw in _lines(text):
         line = _COLOUR.sub("", raw).translate(_CONTROL)
         found = _pytest_line(line, whole=True)
@@ -187,8 +194,8 @@ def _django(text: str) -> Report:
 
 
 def _unittest(text: str) -> Report:
-    """As Django's, with one form of id for all versions of Python: ``method (module.Class.method)``, and one id where a failure is told
-    once more in the list at the end."""
+    """As Django's, with one form of id for all versions of Python: ``method (module.Class.method)``, and one id where a
+    failure is told once more in the list at the end."""
     for test, status in _django(text):
         method, space, place = test.partition(" (")
         if space and place.endswith(")"):

@@ -1,4 +1,6 @@
-"""Log forms of test runners outside of Python, as SWE-bench Multilingual and Multimodal name them. One pass over lines, no backtracking."""
+"""Log forms of test runners outside of Python, as SWE-bench Multilingual and Multimodal name them. One pass over lines,
+no backtracking.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,8 @@ def _tap(text: str) -> Report:
 
 
 def _maven(text: str) -> Report:
-    """Each test is a run of its own: its name stands in the traced command, its status is the next build's. A result that came before any
-    name is for the names that are left in the end."""
+    """Each test is a run of its own: its name stands in the traced command, its status is the next build's. A result
+    that came before any name is for the names that are left in the end."""
     waiting: deque[str] = deque()
     early: deque[str] = deque()
     for line in lines_of(text):

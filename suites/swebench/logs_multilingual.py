@@ -1,4 +1,5 @@
-"""Log forms of the Ruby, C and JavaScript runners of SWE-bench Multilingual, with the official parsers' own reading of odd lines.
+"""Log forms of the Ruby, C and JavaScript runners of SWE-bench Multilingual, with the official parsers' own reading of
+odd lines.
 
 One pass over lines, no backtracking, and nothing that grows with nesting: the output is written by code under test.
 """
@@ -20,8 +21,8 @@ DEPTH = 64
 
 
 def _minitest(text: str) -> Report:
-    """``name. = 0.02 s = .``: the last of ``. F E`` after the last sign of equality counts, so that a skipped test (``S``) reads as the dot of
-    its duration, as it does officially."""
+    """``name. = 0.02 s = .``: the last of ``. F E`` after the last sign of equality counts, so that a skipped test
+    (``S``) reads as the dot of its duration, as it does officially."""
     for line in lines_of(text):
         said = max(line.rfind(letter) for letter in ".FE")
         sign = line.rfind("=", 0, max(0, said))
@@ -34,7 +35,9 @@ _DOTS = re.compile(r" (\.+)(F?)")
 
 
 def _cucumber(text: str) -> Report:
-    """``name ....F..`` of the progress format: the first letter after the dots. One dot alone is the end of a sentence."""
+    """``name ....F..`` of the progress format: the first letter after the dots. One dot alone is the end of a
+    sentence.
+    """
     for line in lines_of(text):
         for found in reversed(list(_DOTS.finditer(line))):
             if found[2] or len(found[1]) > 1:
@@ -99,7 +102,9 @@ _DOCTEST, _DOCTEST_END = "<doctest", "</doctest>"
 
 
 def _doctest(text: str) -> Report:
-    """doctest's XML report: a subcase passes when all expressions in it do. A report that cannot be read says nothing."""
+    """doctest's XML report: a subcase passes when all expressions in it do. A report that cannot be read says
+    nothing.
+    """
     start = text.find(_DOCTEST)
     end = text.find(_DOCTEST_END, start) if start >= 0 else -1
     if end < 0:
@@ -142,8 +147,8 @@ _KARMA = re.compile(r"(\s*)([✔✖])?\s(.*)$")
 
 
 def _karma(text: str) -> Report:
-    """karma's spec reporter. A suite at the same depth as the one before keeps that one's name, and one less deep only takes a name away: the
-    ids of the data set are made so."""
+    """karma's spec reporter. A suite at the same depth as the one before keeps that one's name, and one less deep only
+    takes a name away: the ids of the data set are made so."""
     suites: list[str] = []
     depth, started = -1, False
     for raw in text.split("\n"):

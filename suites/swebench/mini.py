@@ -28,7 +28,11 @@ NAME = "mini-swe-agent"
 #: turns where the package's configuration sets no limit (tasks that end with a commit)
 MOST_TURNS = 400
 
-_EXITS: Mapping[str, str] = {"Submitted": "submitted", "TimeExceeded": "time-limit", "RepeatedFormatError": "format-errors"}
+_EXITS: Mapping[str, str] = {
+    "Submitted": "submitted",
+    "TimeExceeded": "time-limit",
+    "RepeatedFormatError": "format-errors",
+}
 
 
 def mini_agent(case: Case) -> Play:
@@ -40,7 +44,9 @@ def mini_agent(case: Case) -> Play:
     def work(perform: Perform) -> None:
         host = _Host(case, went, perform)
         try:
-            ended = mini.run(inputs["task"], host, text=inputs["mode"] == "text", commits=inputs["commits"], most_steps=MOST_TURNS)
+            ended = mini.run(
+                inputs["task"], host, text=inputs["mode"] == "text", commits=inputs["commits"], most_steps=MOST_TURNS
+            )
         except _Stopped as stopped:
             went.exit = stopped.exit
             return
@@ -81,9 +87,16 @@ class _Host:
     def ask(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> mini.Said:
         inputs, before = self._case.inputs, self._went.cost or 0.0
         # the agent's history only grows; what is its own of a message is not sent
-        self._messages.add(*({name: value for name, value in message.items() if name != "extra"} for message in messages[self._heard :]))
+        self._messages.add(
+            *(
+                {name: value for name, value in message.items() if name != "extra"}
+                for message in messages[self._heard :]
+            )
+        )
         self._heard = len(messages)
-        request = Request(body={**fields, **inputs["body"], "messages": self._messages.listed()}, stream=inputs["stream"])
+        request = Request(
+            body={**fields, **inputs["body"], "messages": self._messages.listed()}, stream=inputs["stream"]
+        )
         reply = self._perform(Ask(requests=(request,)))
         assert isinstance(reply, tuple)
         exit_state = heard(self._case, self._went, reply[0])
@@ -100,7 +113,9 @@ class _Host:
         return mini.Said(
             message=assistant(said, calls=self._case.inputs["mode"] == "tools"),
             text=said.answer,
-            calls=tuple((call_id(call, number), call.name or "", call.arguments) for number, call in enumerate(said.tool_calls)),
+            calls=tuple(
+                (call_id(call, number), call.name or "", call.arguments) for number, call in enumerate(said.tool_calls)
+            ),
             finish_reason=said.finish_reason,
             cost=cost,
         )

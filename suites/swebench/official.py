@@ -1,4 +1,6 @@
-"""Grading by the official harness itself, in place of our own grader (`--grader swebench`): one step, whose output is what it wrote."""
+"""Grading by the official harness itself, in place of our own grader (`--grader swebench`): one step, whose output is
+what it wrote.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,18 @@ OPEN_REASONS = frozenset({"harness-failed", "infra-failure"})
 
 def columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a case keeps of a row for the harness, in its own names."""
-    named = ("instance_id", "repo", "base_commit", "version", "image", "eval_script", "log_parser", "eval_type", "FAIL_TO_PASS", "PASS_TO_PASS")
+    named = (
+        "instance_id",
+        "repo",
+        "base_commit",
+        "version",
+        "image",
+        "eval_script",
+        "log_parser",
+        "eval_type",
+        "FAIL_TO_PASS",
+        "PASS_TO_PASS",
+    )
     kept = {name: row.get(name) for name in named}
     return {**kept, "eval_type": kept["eval_type"] or "pass_and_fail", "version": str(kept["version"] or "")}
 
@@ -48,7 +61,10 @@ def grade_officially(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
     fields = case.inputs["grade"]
     patch = with_final_newline(patch)
     row = case.inputs["official"]
-    asked = {"row": row, "prediction": {"instance_id": row["instance_id"], "model_name_or_path": "kvv", "model_patch": patch}}
+    asked = {
+        "row": row,
+        "prediction": {"instance_id": row["instance_id"], "model_name_or_path": "kvv", "model_patch": patch},
+    }
     command = Command(argv=COMMAND, stdin=json.dumps(asked), timeout_s=fields["timeout_s"], output_limit=OUTPUT_LIMIT)
     done = yield Exec(command=command, tree=TREE)
     assert isinstance(done, Executed)
@@ -63,7 +79,11 @@ def _read(done: Executed) -> Mapping[str, Any]:
         found = json.loads(done.output)
     except (ValueError, RecursionError):
         found = None
-    return found if isinstance(found, dict) and not done.killed else {"log": f"the harness was ended by its {done.killed or 'output'}"}
+    return (
+        found
+        if isinstance(found, dict) and not done.killed
+        else {"log": f"the harness was ended by its {done.killed or 'output'}"}
+    )
 
 
 def _judge(graded: Graded, told: Mapping[str, Any], *, timeout_s: float) -> None:
@@ -88,9 +108,14 @@ def _judge(graded: Graded, told: Mapping[str, Any], *, timeout_s: float) -> None
     elif not graded.official:
         failed = [test for group in graded.tests.values() for test in group["failure"]]
         graded.reason = "tests-fail"
-        graded.detail = f"{len(failed)} tests, among them {failed[0]}" if failed else "the harness reports it unresolved"
+        graded.detail = (
+            f"{len(failed)} tests, among them {failed[0]}" if failed else "the harness reports it unresolved"
+        )
     elif graded.tampered:
-        graded.reason, graded.detail = "tampered", f"the patch changes how tests are run: {', '.join(graded.tampered[:5])}"
+        graded.reason, graded.detail = (
+            "tampered",
+            f"the patch changes how tests are run: {', '.join(graded.tampered[:5])}",
+        )
 
 
 def _lists(status: Any) -> dict[str, dict[str, list[str]]] | None:

@@ -10,11 +10,32 @@ from posixpath import basename, dirname
 #: files that steer a test runner whatever stands in them
 RUNNER_FILES = frozenset(
     {
-        "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "noxfile.py", "sitecustomize.py", "usercustomize.py", "runtests.py", "runtests",
-        "jest.config.js", "jest.config.ts", "jest.config.mjs", "jest.config.cjs", "vitest.config.ts", "vitest.config.js", "vitest.config.mts",
-        ".mocharc.js", ".mocharc.json", ".mocharc.yml", "karma.conf.js", "phpunit.xml", "phpunit.xml.dist", ".rspec", "nextest.toml",
+        "conftest.py",
+        "pytest.ini",
+        ".pytest.ini",
+        "tox.ini",
+        "noxfile.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "runtests.py",
+        "runtests",
+        "jest.config.js",
+        "jest.config.ts",
+        "jest.config.mjs",
+        "jest.config.cjs",
+        "vitest.config.ts",
+        "vitest.config.js",
+        "vitest.config.mts",
+        ".mocharc.js",
+        ".mocharc.json",
+        ".mocharc.yml",
+        "karma.conf.js",
+        "phpunit.xml",
+        "phpunit.xml.dist",
+        ".rspec",
+        "nextest.toml",
     }
-)  # fmt: skip
+)
 #: modules that would be imported in place of the runner's own
 SHADOWS = frozenset({"unittest", "pytest", "_pytest", "pluggy", "doctest", "nose"})
 #: names of one file that a patch can give
@@ -87,7 +108,11 @@ def tampering(patch: str, *, reference: str, test_files: Iterable[str]) -> list[
     """Files of the patch that steer the test runner. What the reference patch touches too is the task itself."""
     allowed = set(files_of(reference))
     test_folders = {dirname(path) for path in test_files}
-    return list(dict.fromkeys(known.path for known in touched(patch) if known.path not in allowed and _steers(known, test_folders)))
+    return list(
+        dict.fromkeys(
+            known.path for known in touched(patch) if known.path not in allowed and _steers(known, test_folders)
+        )
+    )
 
 
 def _steers(known: Touched, test_folders: set[str]) -> bool:
@@ -103,5 +128,7 @@ def _steers(known: Touched, test_folders: set[str]) -> bool:
 
 
 def with_final_newline(patch: str) -> str:
-    """Carriage returns at line ends stay: they may belong to the file. One missing final newline breaks `git apply` (SWE-bench issue 345)."""
+    """Carriage returns at line ends stay: they may belong to the file. One missing final newline breaks `git apply`
+    (SWE-bench issue 345).
+    """
     return patch if not patch or patch.endswith("\n") else patch + "\n"

@@ -1,5 +1,5 @@
-"""What the agent is told. The protocol is mini-swe-agent's (one bash tool or one fenced block, a linear history, submission by a marked
-output, the same limits and cuts); the words are our own, which ``comparability`` says."""
+"""What the agent is told. The protocol is mini-swe-agent's (one bash tool or one fenced block, a linear history,
+submission by a marked output, the same limits and cuts); the words are our own, which ``comparability`` says."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ _ACTIONS = {
 
 def opening(task: str, *, mode: str, workdir: str, commits: bool) -> list[dict[str, Any]]:
     """The first two messages."""
-    text = _TASK.format(task=task.strip("\n"), workdir=workdir, action=_ACTIONS[mode], ending=_BY_COMMIT if commits else _BY_PATCH)
+    text = _TASK.format(
+        task=task.strip("\n"), workdir=workdir, action=_ACTIONS[mode], ending=_BY_COMMIT if commits else _BY_PATCH
+    )
     return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": text}]
 
 
@@ -72,7 +74,11 @@ def observation(output: str, exit_code: int | None, *, elided: int, timeout_s: f
     if len(output) + elided > 2 * HALF:
         left_out = len(output) + elided - 2 * HALF
         output = f"{output[:HALF]}\n... [{left_out} characters left out] ...\n{output[-HALF:]}"
-    ending = f"[killed after {timeout_s:g} s; try a command that ends by itself]" if exit_code is None else f"[exit code {exit_code}]"
+    ending = (
+        f"[killed after {timeout_s:g} s; try a command that ends by itself]"
+        if exit_code is None
+        else f"[exit code {exit_code}]"
+    )
     return f"{output}{'' if output.endswith(chr(10)) or not output else chr(10)}{ending}"
 
 

@@ -1,4 +1,6 @@
-"""Report rows of ``swebench``: the share resolved by our rule and by the official one, with what the agent did and why it ended."""
+"""Report rows of ``swebench``: the share resolved by our rule and by the official one, with what the agent did and why
+it ended.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from kvv.suites.swebench.agent import AGENT
 from kvv.suites.swebench.instance import GRADER
 
 RULES: Mapping[str, str] = {
-    "resolved": "all FAIL_TO_PASS and PASS_TO_PASS tests succeed, and the patch leaves the test runner's configuration alone",
+    "resolved": (
+        "all FAIL_TO_PASS and PASS_TO_PASS tests succeed, and the patch leaves the test runner's configuration alone"
+    ),
     "official_resolved": "as the official harness: all FAIL_TO_PASS and PASS_TO_PASS tests succeed",
     "resolved_but_known_bad": "as resolved, without the instances that are known to be broken",
 }
@@ -27,11 +31,24 @@ PAGE = "trajectory.html"
 _OF_INSTANCE = ("exit", "steps", "commands", "prompt_tokens", "completion_tokens", "cost", "applied")
 #: by whether another program's agent worked
 _PROMPTS = {
-    False: "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000 characters) in our own words",
+    False: (
+        "mini-swe-agent's protocol and limits (250 steps, $3, 60 s a command, observations cut to 5000 + 5000"
+        " characters) in our own words"
+    ),
     True: "the agent's own, with its published configuration",
 }
 
-_MEANS = ("steps", "commands", "prompt_tokens", "cached_tokens", "completion_tokens", "cost", "model_s", "command_s", "test_s")
+_MEANS = (
+    "steps",
+    "commands",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "cost",
+    "model_s",
+    "command_s",
+    "test_s",
+)
 
 
 @dataclass(slots=True)
@@ -77,7 +94,11 @@ class Tally:
             if facts.get(name) is not None:
                 self.sums.setdefault(name, []).append(float(facts[name]))
         if case.inputs["known_bad"]:
-            self.known_bad[case.inputs["instance"]] = {"source": case.inputs["known_bad"], "outcome": verdict.outcome.value, "reason": verdict.reason}
+            self.known_bad[case.inputs["instance"]] = {
+                "source": case.inputs["known_bad"],
+                "outcome": verdict.outcome.value,
+                "reason": verdict.reason,
+            }
 
     def table(self) -> dict[str, Any]:
         return {
@@ -109,7 +130,11 @@ def has_page(verdict: Verdict) -> bool:
 def instance_line(case: Case, verdict: Verdict, model: str) -> dict[str, Any]:
     """One sample for the report's list."""
     facts = verdict.facts
-    line = {"outcome": verdict.outcome.value, "reason": verdict.reason, **{name: facts.get(name) for name in _OF_INSTANCE}}
+    line = {
+        "outcome": verdict.outcome.value,
+        "reason": verdict.reason,
+        **{name: facts.get(name) for name in _OF_INSTANCE},
+    }
     return line | ({"page": f"{folder_of(case, model)}/{PAGE}"} if has_page(verdict) else {})
 
 
@@ -122,7 +147,9 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     instances: dict[str, dict[str, Any]] = {}
     for case, verdict in verdicts:
         tally.add(case, verdict)
-        instances[f"{case.inputs['instance']}{f'#{case.sample}' if case.sample else ''}"] = instance_line(case, verdict, context.model)
+        instances[f"{case.inputs['instance']}{f'#{case.sample}' if case.sample else ''}"] = instance_line(
+            case, verdict, context.model
+        )
         resolved.add(case, verdict)
         official.add(case, verdict)
         if not case.inputs["known_bad"]:
@@ -144,12 +171,18 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
 def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
     dataset, settings = context.dataset, context.settings
-    own = f"{tally.own} of {tally.n} instances are our own small ones: not comparable with SWE-bench percentages" if tally.own else ""
+    own = (
+        f"{tally.own} of {tally.n} instances are our own small ones: not comparable with SWE-bench percentages"
+        if tally.own
+        else ""
+    )
     return {
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
         # of tasks in Harbor's form: DeepSWE's percentages and SWE-bench's are of different questions
-        "benchmark": "SWE-bench" if not tally.tasks else "DeepSWE" if tally.tasks == tally.n else "SWE-bench and DeepSWE",
+        "benchmark": (
+            "SWE-bench" if not tally.tasks else "DeepSWE" if tally.tasks == tally.n else "SWE-bench and DeepSWE"
+        ),
         "instances": own or "as the data set has them",
         "agent": ", ".join(sorted(f"{agent} ({mode})" for agent in tally.agents for mode in tally.modes)),
         "agent_mode": ", ".join(sorted(tally.modes)),
@@ -164,6 +197,8 @@ def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any
         "preset": context.preset,
         "grader": ", ".join(sorted(tally.graders)),
         "scorer_version": version,
-        "failures_in_denominator": "a failed request or sandbox is in n_planned and in both bounds, not in the value; "
-        "an empty patch, a patch that does not apply and a test time-out count as unresolved",
+        "failures_in_denominator": (
+            "a failed request or sandbox is in n_planned and in both bounds, not in the value; "
+            "an empty patch, a patch that does not apply and a test time-out count as unresolved"
+        ),
     }

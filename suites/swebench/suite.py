@@ -1,7 +1,8 @@
-"""The suite ``swebench``: resolve issues of real repositories through a shell, graded by the repositories' own tests in a sandbox.
+"""The suite ``swebench``: resolve issues of real repositories through a shell, graded by the repositories' own tests in
+a sandbox.
 
-Every model call and every command is a step: recorded, replayed offline to the same patch and verdict. The agent follows mini-swe-agent's
-published protocol in words of our own; the grader follows the official harness.
+Every model call and every command is a step: recorded, replayed offline to the same patch and verdict. The agent
+follows mini-swe-agent's published protocol in words of our own; the grader follows the official harness.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from kvv.suites.swebench.official import OPEN_REASONS, grade_officially
 
 SOURCE = "https://github.com/SWE-bench/SWE-bench"
 
-REQUIREMENT = "An agent that works through the endpoint resolves the issue: tests that failed pass, and those that passed still do."
+REQUIREMENT = (
+    "An agent that works through the endpoint resolves the issue: tests that failed pass, and those that passed"
+    " still do."
+)
 
 #: reasons of a grader that say nothing about the patch
 UNDECIDED = OPEN_REASONS | {"verifier-crashed", "verifier-without-reports"}
@@ -36,7 +40,9 @@ PATCH_LIMIT = 400_000
 
 
 class SwebenchSuite(Suite):
-    """One case per instance. The agent calls a bash tool, or, in the variant ``text``, writes one fenced block an answer."""
+    """One case per instance. The agent calls a bash tool, or, in the variant ``text``, writes one fenced block an
+    answer.
+    """
 
     id = "swebench"
     title = "SWE-bench (coding agent)"
@@ -75,11 +81,15 @@ class SwebenchSuite(Suite):
         ]
 
     def step(self, case: Case, history: History) -> Step:
-        """What the case's play asks next when it has heard all replies from its beginning: that depends on nothing else."""
+        """What the case's play asks next when it has heard all replies from its beginning: that depends on nothing
+        else.
+        """
         return self._plays.step(case, history, _play)
 
     def answer_key(self, dataset: Dataset) -> list[KeyEntry]:
-        """From the columns ``right`` and ``wrong`` of our own instances: the commands of an agent that resolves it, and of one that does not."""
+        """From the columns ``right`` and ``wrong`` of our own instances: the commands of an agent that resolves it, and
+        of one that does not.
+        """
         return [
             KeyEntry(
                 suite=self.id,
@@ -94,7 +104,8 @@ class SwebenchSuite(Suite):
         ]
 
     def files(self, results: Iterable[Result], context: Context) -> Iterator[tuple[str, str]]:
-        """``predictions.jsonl`` and one ``report.json`` an instance, as the official harness writes them: anybody can grade again.
+        """``predictions.jsonl`` and one ``report.json`` an instance, as the official harness writes them: anybody can
+        grade again.
 
         And a page with every step of the agent.
         """
@@ -154,7 +165,9 @@ def _told_again(case: Case) -> Generator[Step, Reply, None] | None:
 
 def _skip(case: Case) -> Verdict:
     why, version = case.inputs["unusable"], SwebenchSuite.version
-    return Verdict(case=case.id, sample=case.sample, outcome=Outcome.SKIP, reason="unusable-instance", detail=why, scorer=version)
+    return Verdict(
+        case=case.id, sample=case.sample, outcome=Outcome.SKIP, reason="unusable-instance", detail=why, scorer=version
+    )
 
 
 def _ended_by_the_endpoint(case: Case, went: Trajectory) -> Verdict:
@@ -177,7 +190,9 @@ def _ended_by_the_endpoint(case: Case, went: Trajectory) -> Verdict:
 
 
 def _verdict(case: Case, went: Trajectory, graded: Graded) -> Verdict:
-    """An agent that ended without submitting has an empty patch; its exit says why. A time-out under emulation says nothing."""
+    """An agent that ended without submitting has an empty patch; its exit says why. A time-out under emulation says
+    nothing.
+    """
     submitted = went.exit == "submitted" or case.inputs["commits"]
     reason = graded.reason if submitted else went.exit
     open_reason = _open_reason(graded)

@@ -1,4 +1,6 @@
-"""One page an instance: every answer, every command, the patch, the grading. From the steps and their replies; nothing is run."""
+"""One page an instance: every answer, every command, the patch, the grading. From the steps and their replies; nothing
+is run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _APART = frozenset({"patch", "tests_status"})
 
 
 def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None] | None, replies: Sequence[Reply]) -> Document:
-    """``play`` is the case's own, at its beginning: it says which command each result belongs to. None where it cannot be played again."""
+    """``play`` is the case's own, at its beginning: it says which command each result belongs to. None where it cannot
+    be played again.
+    """
     work: list[Excerpt] = []
     grading: list[Excerpt] = []
     for number, (step, reply) in enumerate(_pairs(play, replies), 1):
@@ -35,9 +39,14 @@ def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None] | None
         excerpt=TEXT,
         sections=(
             Section(title="Facts", tables=(Table(name="facts", columns=("fact", "value"), rows=rows),)),
-            Section(title="Issue", excerpts=(Excerpt(line=case.inputs["repo"], texts=(("Issue", case.inputs["task"]),)),)),
+            Section(
+                title="Issue", excerpts=(Excerpt(line=case.inputs["repo"], texts=(("Issue", case.inputs["task"]),)),)
+            ),
             Section(title="Steps", excerpts=shown, left_out=len(work) - len(shown)),
-            Section(title="Patch", excerpts=(Excerpt(line="what was submitted", texts=(("Patch", str(facts.get("patch", ""))),)),)),
+            Section(
+                title="Patch",
+                excerpts=(Excerpt(line="what was submitted", texts=(("Patch", str(facts.get("patch", ""))),)),),
+            ),
             Section(title="Grading", tables=_tests(facts), excerpts=graded, left_out=len(grading) - len(graded)),
         ),
     )
@@ -69,27 +78,47 @@ def _pairs(play: Generator[Step, Reply, None] | None, replies: Sequence[Reply]) 
 def _said(number: int, answered: Answered) -> Excerpt:
     said = answered.observation
     calls = "\n".join(f"{call.name}({call.arguments})" for call in said.tool_calls)
-    texts = (("Reasoning", said.reasoning), ("Answer", said.answer), ("Calls", calls), ("Error", said.error.message if said.error else ""))
+    texts = (
+        ("Reasoning", said.reasoning),
+        ("Answer", said.answer),
+        ("Calls", calls),
+        ("Error", said.error.message if said.error else ""),
+    )
     first = next((text.strip().split("\n")[0] for _, text in texts if text.strip()), "nothing")
     tokens = f"{said.tokens('prompt_tokens') or 0:,} + {said.tokens('completion_tokens') or 0:,} tokens"
     spent = f"{tokens}, {answered.exchange.timing.total_ms / 1000:.1f} s"
-    return Excerpt(line=f"{number}. model: {first[:160]} ({said.finish_reason}; {spent})", texts=tuple(pair for pair in texts if pair[1]))
+    return Excerpt(
+        line=f"{number}. model: {first[:160]} ({said.finish_reason}; {spent})",
+        texts=tuple(pair for pair in texts if pair[1]),
+    )
 
 
 def _ran(number: int, step: Step | None, done: Executed) -> Excerpt:
-    command = step.command if isinstance(step, Exec) else Command(argv=("(told where the agent that gave the command is installed)",))
+    command = (
+        step.command
+        if isinstance(step, Exec)
+        else Command(argv=("(told where the agent that gave the command is installed)",))
+    )
     script = command.argv[-1] if command.argv[-3:-1] == ("bash", "-c") else " ".join(command.argv)
     code = "timed out" if done.exit_code is None else f"exit code {done.exit_code}"
     left_out = f"\n[{done.elided} characters were left out]" if done.elided else ""
     texts = (("Command", script), ("Standard input", command.stdin), ("Output", done.output + left_out))
-    return Excerpt(line=f"{number}. $ {script[:160]} ({code}; {done.seconds:.1f} s)", texts=tuple(pair for pair in texts if pair[1]))
+    return Excerpt(
+        line=f"{number}. $ {script[:160]} ({code}; {done.seconds:.1f} s)",
+        texts=tuple(pair for pair in texts if pair[1]),
+    )
 
 
 def _tests(facts: Any) -> tuple[Table, ...]:
     status = facts.get("tests_status")
     if not status:
         return ()
-    rows = tuple((group, test, outcome) for group, lists in status.items() for outcome in ("failure", "success") for test in lists[outcome])
+    rows = tuple(
+        (group, test, outcome)
+        for group, lists in status.items()
+        for outcome in ("failure", "success")
+        for test in lists[outcome]
+    )
     return (Table(name="tests", columns=("list", "test", "outcome"), rows=rows),)
 
 

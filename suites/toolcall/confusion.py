@@ -26,7 +26,9 @@ BOOTSTRAP_DRAWS = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """``values`` is None where nothing is known of the answer. A refused request is known: it called nothing, and that is wrong."""
+    """``values`` is None where nothing is known of the answer. A refused request is known: it called nothing, and that
+    is wrong.
+    """
 
     case: Case
     verdict: Verdict
@@ -41,13 +43,19 @@ class Sample:
 
 
 def read_samples(verdicts: Iterable[tuple[Case, Verdict]]) -> list[Sample]:
-    """Every planned sample; SKIPs were never planned. An answer that cannot be judged for its schema still tells whether it called."""
+    """Every planned sample; SKIPs were never planned. An answer that cannot be judged for its schema still tells
+    whether it called.
+    """
     found = []
     for case, verdict in verdicts:
         if verdict.outcome is Outcome.SKIP:
             continue
         values = verdict.values if "triggered" in verdict.values and verdict.outcome is not Outcome.ERROR else None
-        found.append(Sample(case=case, verdict=verdict, values=values, refused=verdict.outcome is Outcome.FAIL and values is None))
+        found.append(
+            Sample(
+                case=case, verdict=verdict, values=values, refused=verdict.outcome is Outcome.FAIL and values is None
+            )
+        )
     return found
 
 
@@ -113,7 +121,8 @@ def by_case(samples: Sequence[Sample], references: Sequence[ReferenceRun], key: 
 
 
 def f1_interval(cases: Sequence[Confusion], rng: np.random.Generator) -> tuple[float, float] | None:
-    """95 % percentile bootstrap of F1 by case (Efron 1979): whole cases are drawn, so that samples of one stay together.
+    """95 % percentile bootstrap of F1 by case (Efron 1979): whole cases are drawn, so that samples of one stay
+    together.
 
     Cases alike are drawn as one count (multinomial). None where F1 is undefined; without any disagreement, where a
     bootstrap shows no spread, Wilson's interval by ``Confusion.f1_interval``.

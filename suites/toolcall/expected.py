@@ -16,7 +16,9 @@ NO_CALL_TEXT = "I would rather not look that up."
 
 
 def key_entries(suite: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[KeyEntry]:
-    """One entry per row with the column. A wrong answer decides the other way: text instead of a call, a call instead of text."""
+    """One entry per row with the column. A wrong answer decides the other way: text instead of a call, a call instead
+    of text.
+    """
     for row in rows:
         expected = row.get("expected")
         if expected is None:

@@ -55,10 +55,14 @@ def check_row(row: Mapping[str, Any]) -> None:
 
 
 def content(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without model, sampling, streaming and bookkeeping; K2VV's role ``_input`` is ``system``; a null field is an absent one."""
+    """The row without model, sampling, streaming and bookkeeping; K2VV's role ``_input`` is ``system``; a null field is
+    an absent one.
+    """
     check_row(row)
     found = {name: row[name] for name in CONTENT_FIELDS if row.get(name) is not None}
-    found["messages"] = [{**message, "role": "system"} if message["role"] == "_input" else message for message in row["messages"]]
+    found["messages"] = [
+        {**message, "role": "system"} if message["role"] == "_input" else message for message in row["messages"]
+    ]
     return found
 
 
@@ -95,8 +99,13 @@ def unsent_fields(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def declared_tools(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The ``function`` objects on offer: the request's, then those that system messages add (Kimi K3's dynamic tools)."""
-    lists = [found.get("tools"), *(message.get("tools") for message in found.get("messages", ()) if message.get("role") == "system")]
+    """The ``function`` objects on offer: the request's, then those that system messages add (Kimi K3's dynamic
+    tools).
+    """
+    lists = [
+        found.get("tools"),
+        *(message.get("tools") for message in found.get("messages", ()) if message.get("role") == "system"),
+    ]
     for tools in lists:
         for tool in tools if isinstance(tools, list) else ():
             function = tool.get("function") if isinstance(tool, Mapping) else None
@@ -105,14 +114,18 @@ def declared_tools(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def needs_k2_ids(profile_id: str) -> bool:
-    """Kimi K2 continues broken ids in its history with broken ids of its own (K2VV README); other models' ids are opaque."""
+    """Kimi K2 continues broken ids in its history with broken ids of its own (K2VV README); other models' ids are
+    opaque.
+    """
     return profile_id.startswith("kimi-k2")
 
 
 def with_k2_ids(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The history with tool ids in the form ``functions.name:index``, counted over the conversation, as Moonshot's API renames them.
+    """The history with tool ids in the form ``functions.name:index``, counted over the conversation, as Moonshot's API
+    renames them.
 
-    A history whose ids all have the form is returned as it is. An answer takes the new id of the latest call with its old one.
+    A history whose ids all have the form is returned as it is. An answer takes the new id of the latest call with its
+    old one.
     """
     calls = [call for message in messages for call in _calls(message)]
     if all(isinstance(call.get("id"), str) and _K2_ID.fullmatch(call["id"]) for call in calls):

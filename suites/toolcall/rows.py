@@ -35,7 +35,9 @@ LISTED_CALLS = 200
 Facts = Mapping[str, Any]
 
 
-def trigger_row(samples: Sequence[Sample], context: Context, comparability: Facts, *, metric: str, key: Key, primary: bool = False) -> Stat:
+def trigger_row(
+    samples: Sequence[Sample], context: Context, comparability: Facts, *, metric: str, key: Key, primary: bool = False
+) -> Stat:
     """F1 of the decision to call, pooled over the official runs; no estimate without one.
 
     K2VV counts by finish_reason and publishes F1 over requests answered by both sides: ``kvv_value``.
@@ -58,7 +60,10 @@ def trigger_row(samples: Sequence[Sample], context: Context, comparability: Fact
             worst_case=None,
             best_case=None,
             breakdown=breakdown,
-            comparability={**comparability, "gating": "reported, not gated: no official run was given (--reference FILE)"},
+            comparability={
+                **comparability,
+                "gating": "reported, not gated: no official run was given (--reference FILE)",
+            },
         )
     tallies = [tally(samples, reference, key) for reference in references]
     pooled = Tally()
@@ -85,13 +90,17 @@ def trigger_row(samples: Sequence[Sample], context: Context, comparability: Fact
     )
     interval = f1_interval(by_case(samples, references, key), np.random.default_rng(context.seed))
     concluded = sum(_concluded(sample, context, key) for sample in samples)
-    return replace(row, interval=interval, n_planned=len(samples), n_concluded=concluded, n_inconclusive=len(samples) - concluded)
+    return replace(
+        row, interval=interval, n_planned=len(samples), n_concluded=concluded, n_inconclusive=len(samples) - concluded
+    )
 
 
 def _concluded(sample: Sample, context: Context, key: Key) -> bool:
     """Something is known of the answer, and some official run has something to compare it with."""
     known = sample.values is not None or sample.refused
-    return known and any(official(reference, sample.case.id, sample.verdict.sample, key) is not None for reference in context.references)
+    return known and any(
+        official(reference, sample.case.id, sample.verdict.sample, key) is not None for reference in context.references
+    )
 
 
 def _decisions(samples: Sequence[Sample], key: Key) -> dict[str, Any]:
@@ -100,14 +109,18 @@ def _decisions(samples: Sequence[Sample], key: Key) -> dict[str, Any]:
         "positive": sum(sample.is_true(key) for sample in samples),
         "refused": sum(sample.refused for sample in samples),
         "finish_reasons": dict(sorted(reasons.most_common(20))),
-        "calls_without_the_finish_reason": sum(sample.is_true("called") and not sample.is_true("triggered") for sample in samples),
+        "calls_without_the_finish_reason": sum(
+            sample.is_true("called") and not sample.is_true("triggered") for sample in samples
+        ),
     }
 
 
 def _among_officials(samples: Sequence[Sample], context: Context, tallies: Sequence[Tally], key: Key) -> dict[str, Any]:
-    """F1 against each official run, and the official runs against each other: a stochastic model never agrees fully with itself.
+    """F1 against each official run, and the official runs against each other: a stochastic model never agrees fully
+    with itself.
 
-    ``position`` is the share of official-against-official draws (all pairs, bootstrapped by request) at or below the endpoint's mean F1.
+    ``position`` is the share of official-against-official draws (all pairs, bootstrapped by request) at or below the
+    endpoint's mean F1.
     """
     names = [f"{number}: {reference.name}" for number, reference in enumerate(context.references, start=1)]
     cases = [sample.case.id for sample in samples]
@@ -166,7 +179,9 @@ def schema_row(samples: Sequence[Sample], comparability: Facts) -> Stat:
 
 
 def call_row(samples: Sequence[Sample], comparability: Facts) -> Stat:
-    """Single calls that hold, of all calls, whatever the finish_reason. An answer nothing is known of counts as one unknown call."""
+    """Single calls that hold, of all calls, whatever the finish_reason. An answer nothing is known of counts as one
+    unknown call.
+    """
     calls = sum(sample.count("calls") for sample in samples)
     unusable = sum(sample.count("unusable_calls") for sample in samples)
     twice = sum(sample.count("ambiguous_calls") for sample in samples)
@@ -184,14 +199,17 @@ def call_row(samples: Sequence[Sample], comparability: Facts) -> Stat:
 
 
 def unconditional_row(samples: Sequence[Sample], context: Context, comparability: Facts) -> Stat:
-    """Responses with nothing but valid calls, of the samples in which the official run (at least half of several) called.
+    """Responses with nothing but valid calls, of the samples in which the official run (at least half of several)
+    called.
 
     Its denominator does not depend on the endpoint: one that calls less cannot look better by it. A sample without
     an official conclusion is inconclusive.
     """
     valid = concluded = unknown = 0
     for sample in samples:
-        votes = [official(reference, sample.case.id, sample.verdict.sample, "triggered") for reference in context.references]
+        votes = [
+            official(reference, sample.case.id, sample.verdict.sample, "triggered") for reference in context.references
+        ]
         cast = [vote for vote in votes if vote is not None]
         if cast and 2 * sum(cast) < len(cast):
             continue

@@ -53,7 +53,9 @@ class FailureClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """``path`` is a JSON path into the arguments, ``keyword`` the schema's; both empty outside ``schema-mismatch``. Texts are bounded."""
+    """``path`` is a JSON path into the arguments, ``keyword`` the schema's; both empty outside ``schema-mismatch``.
+    Texts are bounded.
+    """
 
     failure: FailureClass
     tool: str = ""
@@ -69,8 +71,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One call's result. ``k2vv`` is what K2VV's own check says: the first tool of a name counts, NaN is JSON, ``{}`` is no schema.
-    ``ambiguous``: the request declares the tool more than once, with different parameters."""
+    """One call's result. ``k2vv`` is what K2VV's own check says: the first tool of a name counts, NaN is JSON, ``{}``
+    is no schema. ``ambiguous``: the request declares the tool more than once, with different parameters."""
 
     failure: Failure | None
     k2vv: bool
@@ -114,7 +116,12 @@ class SchemaCheck:
         tool = bounded(call.name or "")
         declared = self._parameters.get(call.name or "")
         if not declared:
-            return Checked(failure=Failure(failure=FailureClass.UNKNOWN_TOOL, tool=tool, message="the request declares no such tool"), k2vv=False)
+            return Checked(
+                failure=Failure(
+                    failure=FailureClass.UNKNOWN_TOOL, tool=tool, message="the request declares no such tool"
+                ),
+                k2vv=False,
+            )
         last = {} if declared[-1] is None else declared[-1]
         ambiguous = any(other != declared[0] for other in declared)
         try:
@@ -122,14 +129,19 @@ class SchemaCheck:
         except ValueError as error:
             failure = Failure(failure=FailureClass.ARGUMENTS_NOT_JSON, tool=tool, message=bounded(error))
         if failure is not None and ambiguous and failure.failure is FailureClass.SCHEMA_MISMATCH:
-            failure = replace(failure, message=bounded(f"{failure.message} (the tool is declared {len(declared)} times, the last counts)"))
+            failure = replace(
+                failure,
+                message=bounded(f"{failure.message} (the tool is declared {len(declared)} times, the last counts)"),
+            )
         same = failure is None or failure.failure is not FailureClass.ARGUMENTS_NOT_JSON
         k2vv = failure is None if same and not ambiguous else _python_reads(call.arguments, declared[0])
         return Checked(failure=failure, k2vv=bool(declared[0]) and k2vv, ambiguous=ambiguous)
 
 
 def strict_json(text: str) -> Any:
-    """RFC 8259: NaN and Infinity are no JSON. ValueError with a one-line message otherwise, for JSON too deep to read too."""
+    """RFC 8259: NaN and Infinity are no JSON. ValueError with a one-line message otherwise, for JSON too deep to read
+    too.
+    """
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
@@ -149,7 +161,9 @@ def _python_reads(text: str, schema: object) -> bool:
 
 @lru_cache(maxsize=256)
 def _broken(text: str) -> str:
-    """Where a schema (as JSON) breaks its draft's own schema, empty where it does not. Requests of one data set share their tools."""
+    """Where a schema (as JSON) breaks its draft's own schema, empty where it does not. Requests of one data set share
+    their tools.
+    """
     schema = json.loads(text)
     try:
         _draft(schema)[1].check_schema(schema)
@@ -177,7 +191,15 @@ def validate(arguments: Any, schema: object, tool: str) -> Failure | None:
         return unusable(f"unresolvable reference {lost.ref}")
     except RecursionError:
         return unusable("schema and arguments nest without end, or too deeply to be checked")
-    except (re.error, exceptions.UnknownType, TypeError, AttributeError, ValueError, ArithmeticError, LookupError) as broken:
+    except (
+        re.error,
+        exceptions.UnknownType,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+    ) as broken:
         # some broken schemas satisfy their draft's own schema, or break the check itself: the data's fault
         return unusable(f"{type(broken).__name__}: {broken}")
     if error is None:

@@ -1,4 +1,6 @@
-"""One response: did it call, do its calls hold, and if not, why. Hostile text goes in: call this where it can be killed."""
+"""One response: did it call, do its calls hold, and if not, why. Hostile text goes in: call this where it can be
+killed.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +70,16 @@ class Scored:
 
 
 def tool_markers(markers: Markers) -> tuple[str, ...]:
-    """Texts whose sight means that a call was not parsed. Of the special tokens only those in ``<|...|>``: ``[EOS]`` may be prose."""
+    """Texts whose sight means that a call was not parsed. Of the special tokens only those in ``<|...|>``: ``[EOS]``
+    may be prose.
+    """
     return (*markers.tools, *(text for text in markers.special if text.startswith("<|")))
 
 
 def score(body: Mapping[str, Any], observation: Observation, markers: Sequence[str]) -> Scored:
-    """Score one answer to ``body``. ``markers`` must never reach a client; one that the request itself quotes is no leak."""
+    """Score one answer to ``body``. ``markers`` must never reach a client; one that the request itself quotes is no
+    leak.
+    """
     check = SchemaCheck(declared_tools(body))
     quoted = request_text(body) if markers else ""
     markers = [marker for marker in markers if marker not in quoted]
@@ -82,14 +88,19 @@ def score(body: Mapping[str, Any], observation: Observation, markers: Sequence[s
     failures = [
         failure
         for place, (call, found) in enumerate(checked, start=1)
-        if (failure := _failure(call, found.failure, markers, cut=finish == "length" and place == len(checked))) is not None
+        if (failure := _failure(call, found.failure, markers, cut=finish == "length" and place == len(checked)))
+        is not None
     ]
     valid_calls = len(checked) - len(failures)
     leaked = _first(markers, observation.answer) or (not checked and _first(markers, observation.reasoning))
     if leaked:
         failures.append(Failure(failure=FailureClass.MARKERS_LEAKED, message=f"{leaked} in the text"))
     elif finish == "tool_calls" and not checked:
-        failures.append(Failure(failure=FailureClass.NO_CALL_DESPITE_FINISH, message="finish_reason is tool_calls, and there is no call"))
+        failures.append(
+            Failure(
+                failure=FailureClass.NO_CALL_DESPITE_FINISH, message="finish_reason is tool_calls, and there is no call"
+            )
+        )
     return Scored(
         finish_reason=finish,
         triggered=finish == "tool_calls",
@@ -105,7 +116,9 @@ def _failure(call: ToolCall, failure: Failure | None, markers: Sequence[str], *,
     """The one class of a call: a leaked marker explains more than what it broke, a cut more than the half it left."""
     leaked = _first(markers, call.name or "") or _first(markers, call.arguments)
     if leaked:
-        return Failure(failure=FailureClass.MARKERS_LEAKED, tool=bounded(call.name or ""), message=f"{leaked} in the call")
+        return Failure(
+            failure=FailureClass.MARKERS_LEAKED, tool=bounded(call.name or ""), message=f"{leaked} in the call"
+        )
     if failure is not None and failure.failure is FailureClass.ARGUMENTS_NOT_JSON and cut:
         return replace(failure, failure=FailureClass.CUT_BY_LENGTH)
     return failure

@@ -1,4 +1,5 @@
-"""The suite ``toolcall``: K2VV's tool-call requests, judged for when the model calls and whether its calls fit their schemas.
+"""The suite ``toolcall``: K2VV's tool-call requests, judged for when the model calls and whether its calls fit their
+schemas.
 
 Sources: MoonshotAI/K2-Vendor-Verifier (request form, trigger F1, schema accuracy). Beyond K2VV: failed requests stay
 counted, each failed call has one class, and the decision to call is also read from the calls themselves.
@@ -35,7 +36,10 @@ class ToolcallSuite(SingleTurn):
 
     id = "toolcall"
     title = "Tool calls (K2VV form)"
-    requirement = "The model calls a tool when the official endpoint does, and every call names a declared tool with arguments that fit its schema."
+    requirement = (
+        "The model calls a tool when the official endpoint does, and every call names a declared tool with arguments"
+        " that fit its schema."
+    )
     source = "https://github.com/MoonshotAI/K2-Vendor-Verifier"
     version = "1"
     judge_timeout_s = 10.0
@@ -68,7 +72,8 @@ class ToolcallSuite(SingleTurn):
         return occurrences * context.settings.samples
 
     def judge(self, case: Case, answered: Answered) -> Verdict:
-        """FAIL when a call failed by the endpoint's fault, INCONCLUSIVE when only a broken schema of the data set is in the way.
+        """FAIL when a call failed by the endpoint's fault, INCONCLUSIVE when only a broken schema of the data set is in
+        the way.
 
         An answer without calls is a PASS: whether it should have called is a matter of the suite's rows.
         """
@@ -86,7 +91,9 @@ class ToolcallSuite(SingleTurn):
             detail=_sentence(decisive) if decisive else "",
             values=scored.values(),
             facts=scored.facts(),
-            evidence=(Evidence(exchange=answered.exchange.identity.key, excerpt=_sentence(decisive)),) if decisive else (),
+            evidence=(
+                (Evidence(exchange=answered.exchange.identity.key, excerpt=_sentence(decisive)),) if decisive else ()
+            ),
             scorer=self.version,
             truncated=scored.finish_reason == "length",
         )
@@ -121,7 +128,9 @@ def _has_calls(question: Question) -> bool:
 
 
 def _body(question: Question, row: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """The row's content with the run's model, sampling and thinking switch; the row's own sampling where the run sets none."""
+    """The row's content with the run's model, sampling and thinking switch; the row's own sampling where the run sets
+    none.
+    """
     fields = {name: value for name, value in question.content.items() if name != "messages"}
     for name in SAMPLING_FIELDS:
         if getattr(context.settings, name) is None and row.get(name) is not None:
@@ -140,8 +149,10 @@ def _comparability(version: str, context: Context) -> dict[str, Any]:
         "sampling": {name: "row" if value is None else value for name, value in context.sampling().items()},
         "preset": context.preset,
         "scorer_version": version,
-        "failures_in_denominator": "a failed request is in n_planned and in both bounds, not in the value; "
-        "a refused valid request counts as a disagreement; kvv_value leaves both out, as K2VV does",
+        "failures_in_denominator": (
+            "a failed request is in n_planned and in both bounds, not in the value; "
+            "a refused valid request counts as a disagreement; kvv_value leaves both out, as K2VV does"
+        ),
         "references": [reference.name for reference in context.references],
         "row_fields_sent": list(CONTENT_FIELDS),
         "row_fields_not_sent": unsent_fields(dataset.rows) if dataset else [],

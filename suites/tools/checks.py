@@ -30,7 +30,11 @@ def declared_calls(look: Look, wanted: Any) -> Problem | None:
     """Only tools that the request declares are called."""
     declared = {tool["function"]["name"] for tool in look.sent.get("tools", ())}
     stranger = next((call for call in look.observation.tool_calls if call.name not in declared), None)
-    return None if stranger is None else Problem(reason="other-tool", detail=f"called {quoted(stranger.name)}, which is not declared")
+    return (
+        None
+        if stranger is None
+        else Problem(reason="other-tool", detail=f"called {quoted(stranger.name)}, which is not declared")
+    )
 
 
 def argument_values(look: Look, wanted: Any) -> Problem | None:
@@ -39,7 +43,9 @@ def argument_values(look: Look, wanted: Any) -> Problem | None:
     missing = [text for text in wanted["all"] if not any(text.casefold() in value for value in values)]
     if not missing:
         return None
-    return cut(look) or Problem(reason="argument-missing", detail=f"no call has {wanted['name']} {missing[0]!r}; they have {values!r:.150}")
+    return cut(look) or Problem(
+        reason="argument-missing", detail=f"no call has {wanted['name']} {missing[0]!r}; they have {values!r:.150}"
+    )
 
 
 def says_all(look: Look, wanted: Any) -> Problem | None:
@@ -47,11 +53,16 @@ def says_all(look: Look, wanted: Any) -> Problem | None:
     missing = [text for text in wanted if str(text).casefold() not in look.observation.answer.casefold()]
     if not missing:
         return None
-    return cut(look) or Problem(reason="wrong-answer", detail=f"{missing[0]!r} is not in the content {quoted(look.observation.answer)}", repeats=True)
+    return cut(look) or Problem(
+        reason="wrong-answer",
+        detail=f"{missing[0]!r} is not in the content {quoted(look.observation.answer)}",
+        repeats=True,
+    )
 
 
 def reports_results(look: Look, wanted: Any) -> Problem | None:
-    """``{ of, contents }``: for each tool called in the answer ``of`` the content repeats the text that this tool gave back.
+    """``{ of, contents }``: for each tool called in the answer ``of`` the content repeats the text that this tool gave
+    back.
 
     An answer that calls again has not spoken yet.
     """
@@ -62,7 +73,9 @@ def reports_results(look: Look, wanted: Any) -> Problem | None:
 
 
 def valid_formats(look: Look, wanted: Any) -> Problem | None:
-    """Strings whose schema names a ``format`` have it. JSON Schema itself only annotates; those who claim it promise more."""
+    """Strings whose schema names a ``format`` have it. JSON Schema itself only annotates; those who claim it promise
+    more.
+    """
     for tool in look.sent.get("tools", ()):
         schema = tool["function"].get("parameters", {}).get("properties", {}).get("value", {})
         form = _FORMATS.get(schema.get("format", "")) if isinstance(schema, Mapping) else None
@@ -99,7 +112,9 @@ def _parses(read: Callable[[str], object]) -> Callable[[str], bool]:
 
 _FORMATS: Mapping[str, Callable[[str], bool]] = {
     "date": lambda text: re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None and _parses(date.fromisoformat)(text),
-    "date-time": lambda text: re.match(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d", text) is not None and _parses(datetime.fromisoformat)(text),
+    "date-time": lambda text: (
+        re.match(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d", text) is not None and _parses(datetime.fromisoformat)(text)
+    ),
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
     "ipv4": _parses(ipaddress.IPv4Address),
     "ipv6": _parses(ipaddress.IPv6Address),
@@ -117,5 +132,7 @@ def splice(argument: Any, answers: Answers) -> Spliced:
     return Spliced(argument)
 
 
-CHECKS: Mapping[str, Check] = named([distinct_ids, declared_calls, argument_values, says_all, reports_results, valid_formats])
+CHECKS: Mapping[str, Check] = named(
+    [distinct_ids, declared_calls, argument_values, says_all, reports_results, valid_formats]
+)
 BUILDERS: Mapping[str, Builder] = {"literal": literal, "splice": splice}

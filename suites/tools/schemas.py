@@ -23,10 +23,13 @@ from kvv.core import Area, Case, Level
 TOOL = "submit_value"
 MAX_TOKENS = 2048
 PROMPT = (
-    f"Call the tool {TOOL} once. Give it the smallest arguments that its parameter schema accepts: every required property, "
-    "no text beside the call, and values of your own choice where the schema leaves one."
+    f"Call the tool {TOOL} once. Give it the smallest arguments that its parameter schema accepts: every required"
+    " property, no text beside the call, and values of your own choice where the schema leaves one."
 )
-SOURCE = "https://github.com/MoonshotAI/Kimi-Vendor-Verifier (tests/tool_call_json_schema), https://github.com/MoonshotAI/walle"
+SOURCE = (
+    "https://github.com/MoonshotAI/Kimi-Vendor-Verifier (tests/tool_call_json_schema),"
+    " https://github.com/MoonshotAI/walle"
+)
 #: groups whose keyword goes beyond MFJS, and the claim that each wants
 CLAIMS: Mapping[str, str] = {
     "extra-const": "schema:const",
@@ -45,7 +48,9 @@ _COVER = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """One line of ``fixtures/tools/<group>.jsonl``; lines are only ever appended, so ``number`` (from 1) keeps its meaning."""
+    """One line of ``fixtures/tools/<group>.jsonl``; lines are only ever appended, so ``number`` (from 1) keeps its
+    meaning.
+    """
 
     group: str
     number: int
@@ -65,7 +70,9 @@ def shipped() -> tuple[Shipped, ...]:
         group, _, suffix = entry.name.rpartition(".")
         if suffix == "jsonl":
             lines = entry.read_text("utf-8").split("\n")
-            found += [Shipped(group=group, number=at, schema=json.loads(line)) for at, line in enumerate(lines, 1) if line]
+            found += [
+                Shipped(group=group, number=at, schema=json.loads(line)) for at, line in enumerate(lines, 1) if line
+            ]
     return tuple(found)
 
 
@@ -161,7 +168,10 @@ def wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
         inner = {"$ref": f"#/$defs/{name}"}
     else:
         # a path into the schema's own root (``#/properties/a``) goes on from where that root stands now
-        definitions, inner = _redirected(definitions, "#/properties/value", whole=False), _redirected(inner, "#/properties/value", whole=False)
+        definitions, inner = (
+            _redirected(definitions, "#/properties/value", whole=False),
+            _redirected(inner, "#/properties/value", whole=False),
+        )
     parameters["properties"] = {"value": inner}
     if definitions or "$defs" in schema:
         parameters["$defs"] = definitions
@@ -222,7 +232,9 @@ def keywords(schema: Any) -> set[str]:
 
 
 def covering(schemas: Sequence[Shipped]) -> list[Shipped]:
-    """The first schemas, in order, with which every keyword, every type and every group comes twice (or as often as it does)."""
+    """The first schemas, in order, with which every keyword, every type and every group comes twice (or as often as it
+    does).
+    """
     seen: Counter[str] = Counter()
     chosen = []
     for one in schemas:
@@ -252,23 +264,40 @@ def data_cases(rows: Sequence[Mapping[str, Any]], context: Context) -> list[Case
     for number, row in enumerate(rows, 1):
         reason = unfit(row)
         skip = f"left out as the public verifier does: {reason}" if reason else _skip(context, None)
-        cases += [_case(f"data/{number:04d}", row, context, stream=stream, skip=skip, strict=True) for stream in (True, False)]
+        cases += [
+            _case(f"data/{number:04d}", row, context, stream=stream, skip=skip, strict=True) for stream in (True, False)
+        ]
     return cases
 
 
 def _skip(context: Context, claim: str | None) -> str:
     missing = [name for name in ("tools", "required", *([claim] if claim else [])) if not claimed(context, name)]
-    return f"the profile {context.profile.id} does not claim {', '.join(missing)} on the surface {context.profile.surface}" if missing else ""
+    return (
+        f"the profile {context.profile.id} does not claim {', '.join(missing)} on the surface {context.profile.surface}"
+        if missing
+        else ""
+    )
 
 
-def _case(name: str, schema: Mapping[str, Any], context: Context, *, stream: bool, skip: str, strict: bool | None = None) -> Case:
+def _case(
+    name: str, schema: Mapping[str, Any], context: Context, *, stream: bool, skip: str, strict: bool | None = None
+) -> Case:
     # strict mode of other models takes another subset of JSON Schema: there the schema is declared without it
     kimi = context.profile.id.startswith("kimi-")
-    function: dict[str, Any] = {"name": TOOL, "description": "Takes one value.", "parameters": {"@literal": _compact(wrapped(schema))}}
+    function: dict[str, Any] = {
+        "name": TOOL,
+        "description": "Takes one value.",
+        "parameters": {"@literal": _compact(wrapped(schema))},
+    }
     if kimi if strict is None else strict:
         function["strict"] = True
     base = _base(context, stream)
-    body = {**base, "tools": [{"type": "function", "function": function}], "tool_choice": "required", "max_tokens": MAX_TOKENS}
+    body = {
+        **base,
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": "required",
+        "max_tokens": MAX_TOKENS,
+    }
     shown = ", ".join(sorted(key for key in keywords(schema) if ":" not in key)) or "no keyword"
     return plain_case(
         f"tools/{name}/{'stream' if stream else 'whole'}",

@@ -1,8 +1,9 @@
 """Tool calls: schemas honoured, names, ids, parallel calls, loops of calls and results.
 
-Every schema of ``fixtures/tools`` is asked as the parameters of a forced tool, streamed and not. The tiers nightly and full
-ask all of them, the tier smoke a fixed part in which every keyword, type and group comes twice: some eighty requests
-instead of five hundred. ``--data tools=DIR`` adds a case pair for each line of a folder of one-schema-per-line files.
+Every schema of ``fixtures/tools`` is asked as the parameters of a forced tool, streamed and not. The tiers nightly and
+full ask all of them, the tier smoke a fixed part in which every keyword, type and group comes twice: some eighty
+requests instead of five hundred. ``--data tools=DIR`` adds a case pair for each line of a folder of one-schema-per-line
+files.
 """
 
 from __future__ import annotations

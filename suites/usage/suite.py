@@ -49,11 +49,19 @@ def counted(case: Case, context: Context) -> Case:
 def _count(body: Mapping[str, Any], context: Context) -> int:
     assert context.tokenizer is not None  # the claim "tokenizer" skips the case otherwise
     thinking = context.profile.thinking
-    return prompt_tokens(body, context.profile.tokens, context.tokenizer, default_effort=thinking.default_effort, thinking=thinking.default)
+    return prompt_tokens(
+        body,
+        context.profile.tokens,
+        context.tokenizer,
+        default_effort=thinking.default_effort,
+        thinking=thinking.default,
+    )
 
 
 def data_cases(rows: Sequence[Mapping[str, Any]], context: Context) -> list[Case]:
-    """One streamed case a row, its request sent as it stands. ValueError naming the row's id where that cannot be done."""
+    """One streamed case a row, its request sent as it stands. ValueError naming the row's id where that cannot be
+    done.
+    """
     found: dict[str, Case] = {}
     for row in rows:
         case = _data_case(row, context)
@@ -79,7 +87,12 @@ def _data_case(row: Mapping[str, Any], context: Context) -> Case:
         source=DATA_SOURCE,
         since="0.2",
         body=body,
-        control={"model": context.model, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 16, "stream": True},
+        control={
+            "model": context.model,
+            "messages": [{"role": "user", "content": "Reply with exactly: ready"}],
+            "max_tokens": 16,
+            "stream": True,
+        },
         checks={"prompt-tokens": {"exact": row["expected_prompt_tokens"], "stub": stub}},
         skip=_row_skip(request, context),
     )

@@ -24,10 +24,14 @@ def reads(look: Look, wanted: Any) -> Problem | None:
     numbers = [str(number) for number in (wanted if isinstance(wanted, (list, tuple)) else [wanted])]
     found = re.findall(r"\d+", look.observation.answer)
     least = min(min(map(len, numbers)), _LARGE)
-    if [number for number in found if len(number) >= least] == numbers or (len(numbers) == 1 and "".join(found) == numbers[0]):
+    if [number for number in found if len(number) >= least] == numbers or (
+        len(numbers) == 1 and "".join(found) == numbers[0]
+    ):
         return None
     return cut(look) or Problem(
-        reason="misread", detail=f"content {quoted(look.observation.answer)}, the pictures show {', '.join(numbers)}", repeats=True
+        reason="misread",
+        detail=f"content {quoted(look.observation.answer)}, the pictures show {', '.join(numbers)}",
+        repeats=True,
     )
 
 
@@ -38,7 +42,9 @@ def names(look: Look, wanted: Any) -> Problem | None:
     said = [word for word in known if word in words]
     if said == [wanted]:
         return None
-    return cut(look) or Problem(reason="misread", detail=f"content {quoted(look.observation.answer)}, the picture shows {wanted}", repeats=True)
+    return cut(look) or Problem(
+        reason="misread", detail=f"content {quoted(look.observation.answer)}, the picture shows {wanted}", repeats=True
+    )
 
 
 CHECKS: Mapping[str, Check] = named([reads, names])

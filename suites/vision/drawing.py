@@ -1,4 +1,6 @@
-"""What our pictures show: numbers, plain colours, shapes and counts, drawn pixel by pixel so that the right answer is known."""
+"""What our pictures show: numbers, plain colours, shapes and counts, drawn pixel by pixel so that the right answer is
+known.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,16 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
-    "black": (0, 0, 0), "white": (255, 255, 255), "red": (214, 24, 24), "green": (20, 150, 40), "blue": (24, 60, 220),
-    "yellow": (250, 220, 20), "orange": (250, 130, 10), "purple": (130, 30, 150), "grey": (128, 128, 128),
-}  # fmt: skip
+    "black": (0, 0, 0),
+    "white": (255, 255, 255),
+    "red": (214, 24, 24),
+    "green": (20, 150, 40),
+    "blue": (24, 60, 220),
+    "yellow": (250, 220, 20),
+    "orange": (250, 130, 10),
+    "purple": (130, 30, 150),
+    "grey": (128, 128, 128),
+}
 #: digits of five by seven dots, one row a group of five
 _DIGITS: Mapping[str, str] = {
     "0": "01110 10001 10001 10001 10001 10001 01110",
@@ -50,7 +59,9 @@ class Picture:
 
     @property
     def rgb(self) -> Pixels:
-        return np.where(self.ink[..., None], np.array(self.colour, np.uint8), np.array(self.paper, np.uint8)).astype(np.uint8)
+        return np.where(self.ink[..., None], np.array(self.colour, np.uint8), np.array(self.paper, np.uint8)).astype(
+            np.uint8
+        )
 
 
 def drawn(argument: Mapping[str, Any]) -> Picture:
@@ -62,7 +73,9 @@ def drawn(argument: Mapping[str, Any]) -> Picture:
         case {"number": value}:
             return Picture(ink=_number(str(value), width, height), colour=ink, paper=paper, shows=str(value))
         case {"colour": value}:
-            return Picture(ink=np.ones((height, width), np.bool_), colour=_colour(str(value)), paper=paper, shows=str(value))
+            return Picture(
+                ink=np.ones((height, width), np.bool_), colour=_colour(str(value)), paper=paper, shows=str(value)
+            )
         case {"shape": value}:
             return Picture(ink=_shape(str(value), width, height), colour=ink, paper=paper, shows=str(value))
         case {"circles": value}:

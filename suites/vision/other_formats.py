@@ -12,7 +12,8 @@ from kvv.suites.vision.drawing import Picture
 
 # --- GIF89a ----------------------------------------------------------------------------------------
 
-#: with seven bits a pixel, codes have eight until 126 more entries are in the table: cleared before that, a code is a byte
+#: with seven bits a pixel, codes have eight until 126 more entries are in the table: cleared before that, a code is a
+#: byte
 _GIF_BITS, _GIF_CLEAR, _GIF_END, _GIF_RUN = 7, 0x80, 0x81, 120
 
 
@@ -23,15 +24,28 @@ def gif(picture: Picture, comment: str) -> bytes:
     said = comment.encode("ascii")
     note = b"\x21\xfe" + bytes([len(said)]) + said + b"\x00"
     pixels = picture.ink.astype(np.uint8).tobytes()
-    coded = b"".join(bytes([_GIF_CLEAR]) + pixels[at : at + _GIF_RUN] for at in range(0, len(pixels), _GIF_RUN)) + bytes([_GIF_END])
+    coded = b"".join(
+        bytes([_GIF_CLEAR]) + pixels[at : at + _GIF_RUN] for at in range(0, len(pixels), _GIF_RUN)
+    ) + bytes([_GIF_END])
     blocks = b"".join(bytes([len(part)]) + part for part in (coded[at : at + 255] for at in range(0, len(coded), 255)))
-    return head + note + b"\x2c" + struct.pack("<HHHHB", 0, 0, width, height, 0) + bytes([_GIF_BITS]) + blocks + b"\x00\x3b"
+    return (
+        head
+        + note
+        + b"\x2c"
+        + struct.pack("<HHHHB", 0, 0, width, height, 0)
+        + bytes([_GIF_BITS])
+        + blocks
+        + b"\x00\x3b"
+    )
 
 
 # --- JPEG, baseline ----------------------------------------------------------------------------------
 
 _QUANTUM = 6
-_ORDER = sorted(((row, column) for row in range(8) for column in range(8)), key=lambda at: (sum(at), at[0] if sum(at) % 2 else at[1]))
+_ORDER = sorted(
+    ((row, column) for row in range(8) for column in range(8)),
+    key=lambda at: (sum(at), at[0] if sum(at) % 2 else at[1]),
+)
 _ZIGZAG = np.array([row * 8 + column for row, column in _ORDER])
 _DC_SYMBOLS = list(range(12))
 #: a run of zeros and the size of what follows; 0x00 ends a block, 0xF0 is sixteen zeros
@@ -40,7 +54,9 @@ _DC_BITS, _AC_BITS = 4, 8
 
 
 def jpeg(picture: Picture, comment: str) -> bytes:
-    """Three components without subsampling. Every Huffman code of a table is as long as the others: a table need not be good."""
+    """Three components without subsampling. Every Huffman code of a table is as long as the others: a table need not be
+    good.
+    """
     width, height = picture.size
     said = comment.encode("ascii")
     parts = [
@@ -132,7 +148,9 @@ def webp(picture: Picture, comment: str) -> bytes:
     """An extended file: header, lossless image, and the comment as its XMP chunk."""
     width, height = picture.size
     canvas = struct.pack("<I", 0x04) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
-    body = b"WEBP" + _riff(b"VP8X", canvas) + _riff(b"VP8L", _lossless(picture)) + _riff(b"XMP ", comment.encode("ascii"))
+    body = (
+        b"WEBP" + _riff(b"VP8X", canvas) + _riff(b"VP8L", _lossless(picture)) + _riff(b"XMP ", comment.encode("ascii"))
+    )
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
@@ -141,7 +159,9 @@ def _riff(name: bytes, data: bytes) -> bytes:
 
 
 def _lossless(picture: Picture) -> bytes:
-    """No transform, no colour cache, one group of prefix codes; a channel of two values costs one bit a pixel, of one none."""
+    """No transform, no colour cache, one group of prefix codes; a channel of two values costs one bit a pixel, of one
+    none.
+    """
     width, height = picture.size
     bits = [*_bits(width - 1, 14), *_bits(height - 1, 14), 0, *_bits(0, 3), 0, 0, 0]
     rgb = picture.rgb.reshape(-1, 3)

@@ -33,8 +33,12 @@ def file_of(picture: Picture, kind: str, mode: str = "rgb") -> bytes:
 
 
 def picture_part(argument: Any, answers: Answers) -> dict[str, Any]:
-    """``{ number | colour | shape | circles, size, ink, paper, format, mode, detail }`` as an image part with a data URL."""
-    image: dict[str, Any] = {"url": _data_url(json.dumps({key: value for key, value in argument.items() if key != "detail"}, sort_keys=True))}
+    """``{ number | colour | shape | circles, size, ink, paper, format, mode, detail }`` as an image part with a data
+    URL.
+    """
+    image: dict[str, Any] = {
+        "url": _data_url(json.dumps({key: value for key, value in argument.items() if key != "detail"}, sort_keys=True))
+    }
     if "detail" in argument:
         image["detail"] = argument["detail"]
     return {"type": "image_url", "image_url": image}

@@ -13,9 +13,17 @@ from kvv.suites.vision.drawing import DrawingError, Picture
 
 #: mode -> colour type and bits per sample
 MODES: Mapping[str, tuple[int, int]] = {
-    "rgb": (2, 8), "rgba": (6, 8), "grey": (0, 8), "grey-alpha": (4, 8), "bits": (0, 1), "palette": (3, 8), "palette-alpha": (3, 8),
-    "rgb16": (2, 16), "rgba16": (6, 16), "grey16": (0, 16),
-}  # fmt: skip
+    "rgb": (2, 8),
+    "rgba": (6, 8),
+    "grey": (0, 8),
+    "grey-alpha": (4, 8),
+    "bits": (0, 1),
+    "palette": (3, 8),
+    "palette-alpha": (3, 8),
+    "rgb16": (2, 16),
+    "rgba16": (6, 16),
+    "grey16": (0, 16),
+}
 
 
 def png(picture: Picture, mode: str, comment: str) -> bytes:

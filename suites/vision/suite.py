@@ -1,7 +1,7 @@
 """Pictures: every format and shape that clients send, in the order in which they stand, none mixed up with another.
 
-The pictures are drawn here (drawing.py), so that the right answer is known; large plain digits and colours are no test of
-eyesight. A model may still misread one: answers are judged by rate, or must be wrong twice.
+The pictures are drawn here (drawing.py), so that the right answer is known; large plain digits and colours are no test
+of eyesight. A model may still misread one: answers are judged by rate, or must be wrong twice.
 """
 
 from __future__ import annotations

@@ -24,22 +24,35 @@ class Sides:
     """Makes sides; a score of None is an open sample, a sequence is several samples of one case."""
 
     @staticmethod
-    def bench(scores: Sequence[Any], *, suite: str = "bench", clusters: Sequence[str] = (), key: str = "correct", **facts: Any) -> SuiteResult:
+    def bench(
+        scores: Sequence[Any], *, suite: str = "bench", clusters: Sequence[str] = (), key: str = "correct", **facts: Any
+    ) -> SuiteResult:
         cases = {}
         for i, given in enumerate(scores):
             samples = []
             for score in given if isinstance(given, (list, tuple)) else [given]:
                 outcome = Outcome.INCONCLUSIVE if score is None else Outcome.PASS if score == 1 else Outcome.FAIL
-                samples.append(SampleResult(outcome=outcome, reason="", values={} if score is None else {key: float(score)}))
+                samples.append(
+                    SampleResult(outcome=outcome, reason="", values={} if score is None else {key: float(score)})
+                )
             cluster = clusters[i] if clusters else ""
-            cases[f"{suite}/q{i}"] = CaseResult(area=Area.ACCURACY, level=Level.SHOULD, cluster=cluster, samples=tuple(samples))
+            cases[f"{suite}/q{i}"] = CaseResult(
+                area=Area.ACCURACY, level=Level.SHOULD, cluster=cluster, samples=tuple(samples)
+            )
         row = Row(metric="accuracy", primary=True, value=0.5, low=0.4, high=0.6, n=len(scores), n_planned=len(scores))
-        return SuiteResult(id=suite, kind=SuiteKind.BENCHMARK, title=suite, facts={**FACTS, **facts}, rows=(row,), cases=cases)
+        return SuiteResult(
+            id=suite, kind=SuiteKind.BENCHMARK, title=suite, facts={**FACTS, **facts}, rows=(row,), cases=cases
+        )
 
     @staticmethod
     def contract(outcomes: Mapping[str, Outcome], *, suite: str = "params", reason: str = "not-refused") -> SuiteResult:
         cases = {
-            name: CaseResult(area=Area.DECODING, level=Level.MUST, cluster="", samples=(SampleResult(outcome=outcome, reason=reason),))
+            name: CaseResult(
+                area=Area.DECODING,
+                level=Level.MUST,
+                cluster="",
+                samples=(SampleResult(outcome=outcome, reason=reason),),
+            )
             for name, outcome in outcomes.items()
         }
         return SuiteResult(id=suite, kind=SuiteKind.CONTRACT, title=suite, facts={**FACTS, "data": None}, cases=cases)
@@ -93,7 +106,9 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return run
 
 
-def make_run(out: Path, *, accuracy: float, seed: int, faults: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -> Path:
+def make_run(
+    out: Path, *, accuracy: float, seed: int, faults: tuple[str, ...] = (), extra: tuple[str, ...] = ()
+) -> Path:
     """One run of OCRBench's fixtures and a few parameter cases against the reference endpoint."""
     from kvv.cases.suite import load_suite
     from kvv.data import load
@@ -101,7 +116,19 @@ def make_run(out: Path, *, accuracy: float, seed: int, faults: tuple[str, ...] =
 
     key = canned(load_suite("ocrbench").answer_key(load("ocrbench", fixture=True)))
     with ReferenceServer(ReferenceConfig(answers=key, accuracy=accuracy, seed=seed, faults=faults)) as server:
-        arguments = ["run", "params", "ocrbench", "--data", "ocrbench=fixture", "--base-url", server.base_url, "--model", "kimi-k3", "-q", "--force"]
+        arguments = [
+            "run",
+            "params",
+            "ocrbench",
+            "--data",
+            "ocrbench=fixture",
+            "--base-url",
+            server.base_url,
+            "--model",
+            "kimi-k3",
+            "-q",
+            "--force",
+        ]
         arguments += ["--case", "params/*/temperature*", "--case", "ocrbench/*", "--out", str(out), *extra]
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
             main(arguments)
@@ -112,7 +139,9 @@ def make_run(out: Path, *, accuracy: float, seed: int, faults: tuple[str, ...] =
 
 
 def _as_one_endpoint(folder: Path) -> None:
-    """Nights of one service: each server of these tests had a port of its own, and a port that is free now may be taken when it is wanted again."""
+    """Nights of one service: each server of these tests had a port of its own, and a port that is free now may be taken
+    when it is wanted again.
+    """
     from kvv.reporting.finalize import FILES
     from kvv.storage.snapshot import build_view
     from kvv.storage.store import Store

@@ -58,7 +58,9 @@ def test_a_sample_refused_counts_as_wrong_and_one_open_does_not(sides: Any) -> N
     from kvv.core import Outcome
 
     a, b = sides.bench([1] * 10), sides.bench([1] * 10)
-    refused = replace(b.cases["bench/q0"], samples=(SampleResult(outcome=Outcome.FAIL, reason="valid-request-refused"),))
+    refused = replace(
+        b.cases["bench/q0"], samples=(SampleResult(outcome=Outcome.FAIL, reason="valid-request-refused"),)
+    )
     b = replace(b, cases={**b.cases, "bench/q0": refused})
     found = compare_pair(0, 1, a, b, measures([a, b])[0], np.random.default_rng(0))
     assert found.difference is not None
@@ -100,13 +102,19 @@ def test_identical_runs_differ_in_few_of_many_simulated_pairs(sides: Any) -> Non
 )
 def test_repeats_are_tested_question_by_question(sides: Any, gained: int, lost: int, p: float) -> None:
     rest = 200 - gained - lost
-    found = pair(sides, [[0, 0]] * gained + [[1, 1]] * lost + [[1, 1]] * rest, [[1, 1]] * gained + [[0, 0]] * lost + [[1, 1]] * rest)
+    found = pair(
+        sides,
+        [[0, 0]] * gained + [[1, 1]] * lost + [[1, 1]] * rest,
+        [[1, 1]] * gained + [[0, 0]] * lost + [[1, 1]] * rest,
+    )
     assert (found.gained, found.lost) == (gained, lost)
     assert found.p == pytest.approx(p)
 
 
 def test_the_stratified_test_is_mcnemars_with_one_sample_and_near_cochran_mantel_haenszels_with_many() -> None:
-    assert stratified_midp([(1, 1, 1)] * 11 + [(1, 0, 1)] * 19 + [(1, 1, 2)] * 207) == pytest.approx(mcnemar_midp(11, 19))
+    assert stratified_midp([(1, 1, 1)] * 11 + [(1, 0, 1)] * 19 + [(1, 1, 2)] * 207) == pytest.approx(
+        mcnemar_midp(11, 19)
+    )
     rng = np.random.default_rng(3)
     tables = []
     for p in rng.uniform(0.2, 0.9, 40):
@@ -130,7 +138,9 @@ def test_one_cluster_proves_nothing(sides: Any) -> None:
 
 @pytest.mark.parametrize("k", [1, 4])
 def test_repeats_of_equal_vendors_differ_no_more_often_than_stated(sides: Any, k: int) -> None:
-    """Type I error with repeats of 30 bimodal questions, as AIME has: nominal 5 % over 200 pairs, five standard errors of room."""
+    """Type I error with repeats of 30 bimodal questions, as AIME has: nominal 5 % over 200 pairs, five standard errors
+    of room.
+    """
     rng = np.random.default_rng(11)
     hits = 0
     for _ in range(200):
@@ -179,11 +189,17 @@ def test_broken_calls_are_in_the_first_line_though_the_decision_to_call_is_the_s
     def side(valid: float, name: str) -> Any:
         suite = sides.bench([1.0] * 100, suite="toolcall", key="agreeing")
         values = {"agreeing": 1.0, "triggered": 1.0, "schema_valid": valid}
-        cases = {key: replace(case, samples=tuple(replace(sample, values=values) for sample in case.samples)) for key, case in suite.cases.items()}
+        cases = {
+            key: replace(case, samples=tuple(replace(sample, values=values) for sample in case.samples))
+            for key, case in suite.cases.items()
+        }
         return sides.side(replace(suite, cases=cases), name=name)
 
     title = document(compare([side(1.0, "a"), side(0.0, "b")], np.random.default_rng(0))).title
-    assert "no difference in quality is shown in 1 pairs, but 1 in other measures: toolcall (schema valid where both call)" in title
+    assert (
+        "no difference in quality is shown in 1 pairs, but 1 in other measures: toolcall (schema valid where both call)"
+        in title
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,8 +221,12 @@ def test_three_runs_are_corrected_for_three_looks(sides: Any) -> None:
     second = [1] * 50 + [1] * 7 + [0] * 1 + [0] * 42
     two = compare([sides.side(sides.bench(first)), sides.side(sides.bench(second), name="b")], np.random.default_rng(0))
     same = sides.side(sides.bench(first), name="c")
-    three = compare([sides.side(sides.bench(first)), sides.side(sides.bench(second), name="b"), same], np.random.default_rng(0))
-    assert two.quality[0].pairs[0].adjusted == pytest.approx(two.quality[0].pairs[0].p) == pytest.approx(0.039, abs=0.001)
+    three = compare(
+        [sides.side(sides.bench(first)), sides.side(sides.bench(second), name="b"), same], np.random.default_rng(0)
+    )
+    assert (
+        two.quality[0].pairs[0].adjusted == pytest.approx(two.quality[0].pairs[0].p) == pytest.approx(0.039, abs=0.001)
+    )
     assert three.quality[0].pairs[0].adjusted > two.quality[0].pairs[0].adjusted
     assert two.quality[0].groups == ((1,), (0,))
     assert three.quality[0].groups == ((1, 0, 2),)

@@ -54,8 +54,12 @@ def test_contract_cases_of_another_profile_are_refused_and_new_cases_are_not(sid
 
 def test_contract_cases_are_counted_by_area_and_listed_where_they_differ(sides: Any) -> None:
     names = ["p/both", "p/only-a", "p/only-b", "p/open", "p/none"]
-    a = sides.contract(dict(zip(names, [Outcome.PASS, Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP], strict=True)))
-    b = sides.contract(dict(zip(names, [Outcome.PASS, Outcome.FAIL, Outcome.PASS, Outcome.PASS, Outcome.SKIP], strict=True)))
+    a = sides.contract(
+        dict(zip(names, [Outcome.PASS, Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP], strict=True))
+    )
+    b = sides.contract(
+        dict(zip(names, [Outcome.PASS, Outcome.FAIL, Outcome.PASS, Outcome.PASS, Outcome.SKIP], strict=True))
+    )
     found = compare([sides.side(a), sides.side(b, name="b")], RNG(0))
     (row,) = found.contract
     assert (row.area, row.both_pass, row.only_first, row.only_second, row.open, row.n) == (Area.DECODING, 1, 1, 1, 1, 4)
@@ -87,18 +91,30 @@ def test_discordant_questions_come_with_both_answers_and_are_bounded(sides: Any)
     shown = with_answers(found, answers, lambda run, case: f"gold of {case}")
     assert len(asked) == 120
     first = shown.discordant[0]
-    assert (first.first_answer, first.second_answer, first.expected) == ("answer of 0", "answer of 1", f"gold of {first.case}")
+    assert (first.first_answer, first.second_answer, first.expected) == (
+        "answer of 0",
+        "answer of 1",
+        f"gold of {first.case}",
+    )
     assert (len(shown.discordant), shown.discordant[-1].first_answer) == (200, "")
     assert "... and 300 more." in markdown(document(shown))
 
 
 def test_the_sample_shown_is_one_on_which_they_differ(sides: Any) -> None:
-    found = compare([sides.side(sides.bench([[1, 1, 1, 0]] * 9)), sides.side(sides.bench([[1, 1, 0, 0]] * 9), name="b")], RNG(0))
-    assert {(r.sample, r.first_note, r.second_note) for r in found.discordant} == {(2, "right in 3 of 4", "right in 2 of 4")}
+    found = compare(
+        [sides.side(sides.bench([[1, 1, 1, 0]] * 9)), sides.side(sides.bench([[1, 1, 0, 0]] * 9), name="b")], RNG(0)
+    )
+    assert {(r.sample, r.first_note, r.second_note) for r in found.discordant} == {
+        (2, "right in 3 of 4", "right in 2 of 4")
+    }
 
 
 def test_json_has_n_and_interval_beside_every_difference(sides: Any) -> None:
-    found = json.loads(as_json(compare([sides.side(sides.bench([1] * 30)), sides.side(sides.bench([1] * 20 + [0] * 10), name="b")], RNG(0))))
+    found = json.loads(
+        as_json(
+            compare([sides.side(sides.bench([1] * 30)), sides.side(sides.bench([1] * 20 + [0] * 10), name="b")], RNG(0))
+        )
+    )
     (pair,) = found["quality"][0]["pairs"]
     assert pair["n_samples"] == 30
     assert pair["ci95"][0] < pair["difference"] < pair["ci95"][1]
@@ -107,13 +123,23 @@ def test_json_has_n_and_interval_beside_every_difference(sides: Any) -> None:
 
 # --- documents ---------------------------------------------------------------------------------------
 
-HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "```\n| x |\n# h", '"><img src=x onerror=1>', "[red]markup[/red]", "=1+1"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\x1b[31mred",
+    "a\u202eb",
+    "```\n| x |\n# h",
+    '"><img src=x onerror=1>',
+    "[red]markup[/red]",
+    "=1+1",
+]
 
 
 def hostile_document(text: str) -> Document:
     table = Table(name="t", columns=("c", text), rows=((text, Estimate(value=0.5, low=0.4, high=0.6, n=9)),))
     excerpt = Excerpt(line=text, texts=((text, text),))
-    return Document(title=text, lead=(text,), sections=(Section(title=text, notes=(text,), tables=(table,), excerpts=(excerpt,)),))
+    return Document(
+        title=text, lead=(text,), sections=(Section(title=text, notes=(text,), tables=(table,), excerpts=(excerpt,)),)
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -122,7 +148,11 @@ def test_hostile_text_stays_text_in_every_format(text: str) -> None:
 
     from kvv.rendering.terminal import show
 
-    page, marks, cells = html(hostile_document(text)), markdown(hostile_document(text)), csv_text(hostile_document(text))
+    page, marks, cells = (
+        html(hostile_document(text)),
+        markdown(hostile_document(text)),
+        csv_text(hostile_document(text)),
+    )
     out = io.StringIO()
     show(hostile_document(text), Console(file=out, width=120))
     for rendered in (page, marks, cells, out.getvalue()):
@@ -212,11 +242,15 @@ def test_a_run_that_has_not_ended_is_refused(runs: Any, call: Any, tmp_path: Pat
 
 
 def test_recorded_results_pair_as_the_golden_confusion_says(call: Any, shared: Path) -> None:
-    """Real input: 256 answers a side, of which 207 call on both, 11 only there and 19 only here (SOURCES.md of the data)."""
+    """Real input: 256 answers a side, of which 207 call on both, 11 only there and 19 only here (SOURCES.md of the
+    data).
+    """
     import gzip
 
     for who in ("official", "vendor"):
-        Path(f"{who}.jsonl").write_bytes(gzip.decompress((shared / f"data/tool_calls/results_{who}_256.jsonl.gz").read_bytes()))
+        Path(f"{who}.jsonl").write_bytes(
+            gzip.decompress((shared / f"data/tool_calls/results_{who}_256.jsonl.gz").read_bytes())
+        )
         requests = shared / "data/tool_calls/requests_256.jsonl"
         call("import", "k2vv", f"{who}.jsonl", "--requests", requests, "--model", "kimi-k2", "--out", who, "-q")
     first, second = (next(Path(who).iterdir()) for who in ("official", "vendor"))
@@ -240,7 +274,12 @@ def test_a_damaged_store_is_one_line_and_exit_code_2(runs: Any, call: Any, verb:
     data = Path("cut/store.sqlite").read_bytes()
     Path("cut/store.sqlite").write_bytes(data[: len(data) // 3])
     for name in ("bad", "cut"):
-        arguments = {"compare": [runs.same, name], "gate": [name, "--baseline", runs.same], "leaderboard": [name], "history": [name]}[verb]
+        arguments = {
+            "compare": [runs.same, name],
+            "gate": [name, "--baseline", runs.same],
+            "leaderboard": [name],
+            "history": [name],
+        }[verb]
         said = call(verb, *arguments)
         assert said.code == 2, (name, said.out[:300])
         assert len(said.err.splitlines()) == 1
@@ -255,7 +294,10 @@ def test_a_suite_that_a_look_ended_is_compared_on_the_questions_it_asked(sides: 
     assert found.unlike == ()
     assert found.quality[0].pairs[0].samples == 40
     assert any("60 of 100 cases are not in all runs" in text for text in found.dropped)
-    for other in (replace(part, ended_early=False), replace(part, cases={**part.cases, "bench/else": part.cases["bench/q0"]})):
+    for other in (
+        replace(part, ended_early=False),
+        replace(part, cases={**part.cases, "bench/else": part.cases["bench/q0"]}),
+    ):
         with pytest.raises(UnlikeRuns, match="--allow-different cases"):
             compare([whole, sides.side(other, name="b")], np.random.default_rng(0))
 

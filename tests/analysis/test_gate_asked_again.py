@@ -1,4 +1,6 @@
-"""What `--confirm-now` asks again: the alarmed benchmarks whole, of the contract the failed cases and those on which a rule was broken."""
+"""What `--confirm-now` asks again: the alarmed benchmarks whole, of the contract the failed cases and those on which a
+rule was broken.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ def stored(**cases_of_rules: list[str]) -> Store:
 
     class Stored:
         def meta(self) -> dict[str, Any]:
-            return {"suites": [{"id": "params", "kind": "gate"}, {"id": "streaming", "kind": "contract"}, {"id": "bench", "kind": "benchmark"}]}
+            return {
+                "suites": [
+                    {"id": "params", "kind": "gate"},
+                    {"id": "streaming", "kind": "contract"},
+                    {"id": "bench", "kind": "benchmark"},
+                ]
+            }
 
         def exchanges(self, *, rule: str) -> Iterator[Any]:
             for case in cases_of_rules.get(rule.replace("/", "_"), []):
@@ -30,21 +38,43 @@ def stored(**cases_of_rules: list[str]) -> Store:
 
 def decided(*gates: tuple[str, Area, Outcome], rules: tuple[tuple[str, Level], ...] = ()) -> Decision:
     found = tuple(
-        FindingGroup(rule=rule, area=Area.STREAMING, level=level, kind=FindingKind.BREAKS_CLIENTS, count=1, exchanges=1, message="")
+        FindingGroup(
+            rule=rule,
+            area=Area.STREAMING,
+            level=level,
+            kind=FindingKind.BREAKS_CLIENTS,
+            count=1,
+            exchanges=1,
+            message="",
+        )
         for rule, level in rules
     )
     made = tuple(Gate(id=name, area=area, level=Level.MUST, decision=decision) for name, area, decision in gates)
     return Decision(
-        outcome=Outcome.FAIL, contract=Outcome.FAIL, quality=Outcome.FAIL, gates=made, stats=(), areas={}, findings=found, coverage="",
-        headline="", why=(), waivers=(),
-    )  # fmt: skip
+        outcome=Outcome.FAIL,
+        contract=Outcome.FAIL,
+        quality=Outcome.FAIL,
+        gates=made,
+        stats=(),
+        areas={},
+        findings=found,
+        coverage="",
+        headline="",
+        why=(),
+        waivers=(),
+    )
 
 
 @pytest.fixture
 def run(sides: Any) -> Any:
     failing = {f"params/p{i}": Outcome.FAIL if i < 2 else Outcome.PASS for i in range(9)}
     streaming = {f"streaming/s{i}": Outcome.PASS for i in range(3)}
-    return sides.side(sides.contract(failing), sides.contract(streaming, suite="streaming"), sides.bench([1, 0, 1]), sides.bench([1], suite="other"))
+    return sides.side(
+        sides.contract(failing),
+        sides.contract(streaming, suite="streaming"),
+        sides.bench([1, 0, 1]),
+        sides.bench([1], suite="other"),
+    )
 
 
 DECODING, BENCH = ("contract/decoding", Area.DECODING, Outcome.FAIL), ("bench/accuracy", Area.ACCURACY, Outcome.FAIL)
@@ -64,7 +94,11 @@ STREAMING = ("contract/streaming", Area.STREAMING, Outcome.FAIL)
             Again(suites=("streaming",), cases=("streaming/s1",)),
         ),
         # a rule that only a benchmark's answers break
-        (decided(STREAMING, rules=(("stream/done", Level.MUST),)), {"stream_done": ["bench/q1"]}, Again(suites=("bench",), cases=())),
+        (
+            decided(STREAMING, rules=(("stream/done", Level.MUST),)),
+            {"stream_done": ["bench/q1"]},
+            Again(suites=("bench",), cases=()),
+        ),
         (
             decided(("service/ttft", Area.LATENCY, Outcome.FAIL)),
             {},
@@ -72,7 +106,9 @@ STREAMING = ("contract/streaming", Area.STREAMING, Outcome.FAIL)
         ),
     ],
 )
-def test_what_alarmed_is_asked_again_and_nothing_else(run: Any, decision: Decision, broken: dict[str, list[str]], again: Again) -> None:
+def test_what_alarmed_is_asked_again_and_nothing_else(
+    run: Any, decision: Decision, broken: dict[str, list[str]], again: Again
+) -> None:
     assert what_alarmed(stored(**broken), run, decision, ()) == again
 
 

@@ -1,4 +1,6 @@
-"""`kvv gate --confirm-now`: what alarmed is measured once more, inside bounds, and both measurements decide; what the first line then says."""
+"""`kvv gate --confirm-now`: what alarmed is measured once more, inside bounds, and both measurements decide; what the
+first line then says.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ from kvv.storage.run_folder import STORE, read_config, runs_under
 from kvv.storage.seal import RECORD, seal
 from kvv.storage.store import Store
 
-POLICY = 'name = "night"\nalpha = 0.005\n[[benchmark]]\nsuite = "ocrbench"\nkey = "correct"\nmode = "regression"\ndetect = 0.9\n'
+POLICY = (
+    'name = "night"\nalpha = 0.005\n[[benchmark]]\nsuite = "ocrbench"\nkey = "correct"\nmode = "regression"\ndetect ='
+    " 0.9\n"
+)
 
 
 def a_server(accuracy: float, *faults: str) -> ReferenceServer:
@@ -77,7 +82,9 @@ def test_an_alarm_that_the_fresh_measurement_repeats_is_confirmed(runs: Any, cal
     (fresh,) = (night / "confirming").iterdir()
     assert (code, found["outcome"], found["confirming"]) == (1, "fail", fresh.name)
     assert {gate["standing"] for gate in found["gates"]} == {"confirmed"}
-    assert found["headline"].startswith(f"FAIL against the baseline of {found['baseline']['date'][:10]}; confirmed: contract/decoding")
+    assert found["headline"].startswith(
+        f"FAIL against the baseline of {found['baseline']['date'][:10]}; confirmed: contract/decoding"
+    )
     assert f"fail in {night.name} and again in {fresh.name}" in found["headline"]
     # an ordinary run of what alarmed alone, with the run's own settings
     config = read_config(fresh)
@@ -96,16 +103,26 @@ def test_an_alarm_that_it_does_not_repeat_decides_nothing(runs: Any, call: Any, 
     with a_server(1.0) as mended:
         code, found = gated(call, night, runs, "--confirm-now", "--base-url", mended.base_url)
     assert (code, found["outcome"]) == (3, "inconclusive")
-    assert {(gate["first"], gate["second"], gate["standing"]) for gate in found["gates"]} == {("fail", "pass", "not-repeated")}
-    assert "; alarm not confirmed: contract/decoding (contract-broken), ocrbench/accuracy (worse-than-reference) fail in" in found["headline"]
+    assert {(gate["first"], gate["second"], gate["standing"]) for gate in found["gates"]} == {
+        ("fail", "pass", "not-repeated")
+    }
+    assert (
+        "; alarm not confirmed: contract/decoding (contract-broken), ocrbench/accuracy (worse-than-reference) fail in"
+        in found["headline"]
+    )
     assert found["headline"].index("not in") < found["headline"].index(found["confirming"])
 
 
 @pytest.mark.parametrize(
     ("bounds", "words"),
-    [(["--max-requests", "3"], "the fresh measurement ended first (max-requests)"), (["--deadline", "0.001"], "ended first (deadline)")],
+    [
+        (["--max-requests", "3"], "the fresh measurement ended first (max-requests)"),
+        (["--deadline", "0.001"], "ended first (deadline)"),
+    ],
 )
-def test_an_alarm_whose_budget_ends_first_is_unconfirmed_and_says_so(runs: Any, call: Any, night: Path, bounds: list[str], words: str) -> None:
+def test_an_alarm_whose_budget_ends_first_is_unconfirmed_and_says_so(
+    runs: Any, call: Any, night: Path, bounds: list[str], words: str
+) -> None:
     code, found = gated(call, night, runs, "--confirm-now", *bounds)
     assert (code, found["outcome"]) == (3, "inconclusive")
     assert words in found["confirmation_trouble"]
@@ -120,7 +137,9 @@ def test_an_unconfirmed_alarm_is_no_mere_warning(runs: Any, call: Any, night: Pa
     assert (code, found["outcome"], found["exit_code"]) == (3, "inconclusive", 3)
 
 
-def test_a_measurement_that_cannot_be_made_leaves_the_alarm_unconfirmed(runs: Any, call: Any, night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_that_cannot_be_made_leaves_the_alarm_unconfirmed(
+    runs: Any, call: Any, night: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (night / "run.toml").read_text("utf-8")
     (night / "run.toml").write_text(text.replace("suites =", 'tokenizer = "gone.json"\nsuites =', 1), "utf-8")
     code, found = gated(call, night, runs, "--confirm-now")
@@ -129,7 +148,9 @@ def test_a_measurement_that_cannot_be_made_leaves_the_alarm_unconfirmed(runs: An
 
 
 def test_a_night_without_an_alarm_sends_nothing(runs: Any, call: Any, night: Path) -> None:
-    said = call("gate", runs.same, "--baseline", runs.good, "--policy", "night.toml", "--confirm-now", "--format", "json")
+    said = call(
+        "gate", runs.same, "--baseline", runs.good, "--policy", "night.toml", "--confirm-now", "--format", "json"
+    )
     found = json.loads(said.out)
     assert (said.code, found["confirming"], (runs.same / "confirming").exists()) == (0, None, False)
     assert "nothing alarmed: nothing was measured again" in found["notes"]
@@ -148,7 +169,9 @@ def test_wrong_options_are_one_line_and_send_nothing(runs: Any, call: Any, night
     assert not (night / "confirming").exists()
 
 
-def test_a_job_on_github_gets_annotations_and_a_step_summary(runs: Any, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_on_github_gets_annotations_and_a_step_summary(
+    runs: Any, call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("night.toml").write_text(POLICY, "utf-8")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
@@ -173,9 +196,18 @@ def gate(name: str, decision: Outcome, reason: str = "r: text") -> Gate:
 
 def decision(*gates: Gate) -> Decision:
     return Decision(
-        outcome=Outcome.FAIL, contract=Outcome.PASS, quality=Outcome.FAIL, gates=gates, stats=(), areas={}, findings=(), coverage="",
-        headline="", why=(), waivers=(),
-    )  # fmt: skip
+        outcome=Outcome.FAIL,
+        contract=Outcome.PASS,
+        quality=Outcome.FAIL,
+        gates=gates,
+        stats=(),
+        areas={},
+        findings=(),
+        coverage="",
+        headline="",
+        why=(),
+        waivers=(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,27 +224,41 @@ def decision(*gates: Gate) -> Decision:
     ],
 )
 def test_both_measurements_decide(second: Outcome | None, trouble: str, standing: str, counts: Outcome) -> None:
-    (line,), _ = decide_lines(decision(gate("a/b", Outcome.FAIL)), decision(gate("a/b", second)) if second else None, trouble)
+    (line,), _ = decide_lines(
+        decision(gate("a/b", Outcome.FAIL)), decision(gate("a/b", second)) if second else None, trouble
+    )
     assert (line.standing, line.decision) == (standing, counts)
     assert (trouble in line.note) is (standing == "unconfirmed" or not trouble)
 
 
 def result(sides: Any, lines: list[GateLine], **more: Any) -> GateResult:
     fields: dict[str, Any] = {
-        "run": sides.side(name="a"), "baseline": sides.side(name="b"), "older": (), "policy": load_policy("nightly"), "lines": tuple(lines),
-        "missing": (), "drift": (), "waivers": (), "broken": (), "mended": (), "notes": (),
-        "false_alarms": FalseAlarms(first=0.9, confirmed=0.05), "outcome": Outcome.FAIL,
-    }  # fmt: skip
+        "run": sides.side(name="a"),
+        "baseline": sides.side(name="b"),
+        "older": (),
+        "policy": load_policy("nightly"),
+        "lines": tuple(lines),
+        "missing": (),
+        "drift": (),
+        "waivers": (),
+        "broken": (),
+        "mended": (),
+        "notes": (),
+        "false_alarms": FalseAlarms(first=0.9, confirmed=0.05),
+        "outcome": Outcome.FAIL,
+    }
     return GateResult(**{**fields, **more})
 
 
 def test_the_first_line_tells_a_confirmed_alarm_from_one_that_was_not_repeated(sides: Any) -> None:
-    first = decision(gate("a/x", Outcome.FAIL, "loss: 3"), gate("b/x", Outcome.FAIL, "loss: 4"), gate("c/x", Outcome.PASS))
+    first = decision(
+        gate("a/x", Outcome.FAIL, "loss: 3"), gate("b/x", Outcome.FAIL, "loss: 4"), gate("c/x", Outcome.PASS)
+    )
     again = decision(gate("a/x", Outcome.FAIL), gate("b/x", Outcome.PASS))
     lines, _ = decide_lines(first, again)
     said = headline(result(sides, lines, confirmation=Confirmation(side=sides.side(name="c"))))
-    assert said == (
-        "FAIL against the baseline of 2026-03-01; confirmed: a/x (loss) fails in run-a and again in run-c; "
+    assert (
+        said == "FAIL against the baseline of 2026-03-01; confirmed: a/x (loss) fails in run-a and again in run-c; "
         "alarm not confirmed: b/x (loss) fails in run-a, not in run-c; 3 gates (1 fail, 1 inconclusive, 1 pass)"
     )
 
@@ -247,7 +293,9 @@ def test_drift_that_fails_a_night_is_confirmed_too(sides: Any) -> None:
 
 @pytest.mark.parametrize("alarm", [0.0016, 0.05, 0.4])
 def test_two_measurements_against_one_baseline_alarm_together_more_often_than_by_chance(alarm: float) -> None:
-    """Against SciPy's bivariate normal with correlation 1/2; independent runs would alarm together alarm^2 of the time."""
+    """Against SciPy's bivariate normal with correlation 1/2; independent runs would alarm together alarm^2 of the
+    time.
+    """
     h = norm.ppf(alarm)
     assert repeated_alarm(alarm) == pytest.approx(multivariate_normal.cdf([h, h], cov=[[1, 0.5], [0.5, 1]]), rel=1e-6)
     assert repeated_alarm(alarm, 0.0) == pytest.approx(alarm**2)
@@ -258,6 +306,8 @@ def test_two_measurements_against_one_baseline_alarm_together_more_often_than_by
 def test_by_default_at_most_one_night_in_a_hundred_alarms_before_any_confirmation(sides: Any) -> None:
     policy = load_policy("nightly")
     names = [entry.suite for entry in policy.benchmark]
-    found = false_alarms(policy, sides.side(*(sides.bench([1] * 450 + [0] * 50, suite=name) for name in names)), gated=names)
+    found = false_alarms(
+        policy, sides.side(*(sides.bench([1] * 450 + [0] * 50, suite=name) for name in names)), gated=names
+    )
     assert found.first <= 1.0
     assert 0 < found.confirmed < found.first / 5

@@ -32,8 +32,15 @@ detect = 0.9
 """
 
 json_like = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=8) | st.sampled_from(["pass", "benchmark", "2026"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["run_id", "suites", "cases", "samples", "x"]), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["pass", "benchmark", "2026"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["run_id", "suites", "cases", "samples", "x"]), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -87,7 +94,9 @@ def test_what_cannot_be_told_is_exit_code_3_or_a_warning(runs: Any, call: Any) -
     assert (code, found["outcome"]) == (3, "inconclusive")
     assert gated(call, *arguments, "--on-inconclusive", "fail")[0] == 3
     assert gated(call, *arguments, "--on-inconclusive", "warn")[0] == 0
-    assert gated(call, runs.bad, "--baseline", runs.good, "--policy", "strict.toml", "--on-inconclusive", "warn")[0] == 1
+    assert (
+        gated(call, runs.bad, "--baseline", runs.good, "--policy", "strict.toml", "--on-inconclusive", "warn")[0] == 1
+    )
 
 
 def test_a_missing_baseline_has_a_message_of_its_own(runs: Any, call: Any) -> None:
@@ -117,7 +126,9 @@ def test_only_accept_changes_the_baseline_and_gate_finds_it(runs: Any, call: Any
     assert [(row["run_id"], row["note"]) for row in listed] == [(runs.good.name, "first")]
 
 
-def test_a_baseline_that_was_accepted_before_ports_were_told_apart_is_found_by_its_address(runs: Any, call: Any, policy: str) -> None:
+def test_a_baseline_that_was_accepted_before_ports_were_told_apart_is_found_by_its_address(
+    runs: Any, call: Any, policy: str
+) -> None:
     from kvv.storage.run_summary_reader import finished, side_of
 
     with finished(str(runs.good), None) as (store, _):
@@ -130,7 +141,9 @@ def test_a_baseline_that_was_accepted_before_ports_were_told_apart_is_found_by_i
     assert (said.code, "no baseline yet for local-8000" in said.err) == (2, True)
 
 
-def test_one_run_is_one_baseline_in_whatever_form_it_is_given(runs: Any, call: Any, policy: str, tmp_path: Path) -> None:
+def test_one_run_is_one_baseline_in_whatever_form_it_is_given(
+    runs: Any, call: Any, policy: str, tmp_path: Path
+) -> None:
     copy = shutil.copytree(runs.good, tmp_path / "renamed")
     assert call("baseline", "accept", runs.good).code == 0
     (accepted,) = Path("baselines").rglob("*.json")
@@ -230,15 +243,29 @@ def test_a_run_of_another_model_confirms_nothing(runs: Any, call: Any, policy: s
 
 
 def decision(*outcomes: Outcome) -> Decision:
-    gates = tuple(Gate(id=f"g{i}", area=Area.ACCURACY, level=Level.MUST, decision=o, reason="r") for i, o in enumerate(outcomes))
+    gates = tuple(
+        Gate(id=f"g{i}", area=Area.ACCURACY, level=Level.MUST, decision=o, reason="r") for i, o in enumerate(outcomes)
+    )
     return Decision(
-        outcome=Outcome.FAIL, contract=Outcome.PASS, quality=Outcome.FAIL, gates=gates, stats=(), areas={}, findings=(), coverage="",
-        headline="", why=("g0: r", "required-area-missing: tools"), waivers=(),
-    )  # fmt: skip
+        outcome=Outcome.FAIL,
+        contract=Outcome.PASS,
+        quality=Outcome.FAIL,
+        gates=gates,
+        stats=(),
+        areas={},
+        findings=(),
+        coverage="",
+        headline="",
+        why=("g0: r", "required-area-missing: tools"),
+        waivers=(),
+    )
 
 
 def test_a_repeated_alarm_is_confirmed_gate_by_gate() -> None:
-    first, second = decision(Outcome.FAIL, Outcome.FAIL, Outcome.PASS), decision(Outcome.FAIL, Outcome.PASS, Outcome.FAIL)
+    first, second = (
+        decision(Outcome.FAIL, Outcome.FAIL, Outcome.PASS),
+        decision(Outcome.FAIL, Outcome.PASS, Outcome.FAIL),
+    )
     lines, missing = decide_lines(first, second)
     assert [line.decision for line in lines] == [Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS]
     assert missing == ["required-area-missing: tools"]
@@ -271,24 +298,39 @@ def test_older_baselines_show_drift_and_an_unlike_one_is_left_out(runs: Any, cal
         good = side_of(store)
     with finished(str(runs.bad), None) as (store, _):
         bad = side_of(store)
-    other = replace(good, run_id="other", results_sha256="other", suites={"ocrbench": replace(good.suites["ocrbench"], facts={"data": "else"})})
+    other = replace(
+        good,
+        run_id="other",
+        results_sha256="other",
+        suites={"ocrbench": replace(good.suites["ocrbench"], facts={"data": "else"})},
+    )
     write_baseline(Path("baselines"), Baseline(side=good, accepted="2026-01-01T00:00:00Z"))
     write_baseline(Path("baselines"), Baseline(side=other, accepted="2026-01-02T00:00:00Z"))
-    write_baseline(Path("baselines"), Baseline(side=replace(bad, run_id="weak", results_sha256="weak"), accepted="2026-01-03T00:00:00Z"))
+    write_baseline(
+        Path("baselines"),
+        Baseline(side=replace(bad, run_id="weak", results_sha256="weak"), accepted="2026-01-03T00:00:00Z"),
+    )
     assert [b.side.run_id for b in accepted_baselines(Path("baselines"))] == ["weak", "other", good.run_id]
     code, found = gated(call, runs.bad, "--policy", policy, "--waivers", waive("contract/decoding"))
     assert (code, found["baseline"]["run_id"]) == (0, "weak")
     assert [(d["baseline"], d["shown"]) for d in found["drift"]] == [(good.run_id, True)]
     assert any("the baseline other is not used" in note for note in found["notes"])
     assert "drift shown: ocrbench" in found["headline"]
-    assert gated(call, runs.bad, "--policy", policy, "--waivers", waive("contract/decoding"), "--on-drift", "fail")[0] == 1
-    assert gated(call, runs.bad, "--policy", policy, "--waivers", waive("contract/decoding"), "--last", "1")[1]["drift"] == []
+    assert (
+        gated(call, runs.bad, "--policy", policy, "--waivers", waive("contract/decoding"), "--on-drift", "fail")[0] == 1
+    )
+    assert (
+        gated(call, runs.bad, "--policy", policy, "--waivers", waive("contract/decoding"), "--last", "1")[1]["drift"]
+        == []
+    )
 
 
 def waive(case: str, expires: str = "2999-12-31") -> Path:
     path = Path("waivers.toml")
     path.write_text(
-        f'[[waiver]]\ncase = "{case}"\nreason = "by design"\nowner = "ops"\nissue = "https://x.example/1"\nexpires = {expires}\n', "utf-8"
+        f'[[waiver]]\ncase = "{case}"\nreason = "by design"\nowner = "ops"\nissue = "https://x.example/1"\nexpires ='
+        f" {expires}\n",
+        "utf-8",
     )
     return path
 
@@ -302,8 +344,12 @@ def waive(case: str, expires: str = "2999-12-31") -> Path:
         ("beam/score", "2999-12-31", 1, "not-seen"),
     ],
 )
-def test_waivers_are_used_while_they_hold_and_reported_otherwise(runs: Any, call: Any, case: str, expires: str, code: int, state: str) -> None:
-    Path("none.toml").write_text('name = "none"\n[[benchmark]]\nsuite = "ocrbench"\nkey = "correct"\nmargin = 0.999\n', "utf-8")
+def test_waivers_are_used_while_they_hold_and_reported_otherwise(
+    runs: Any, call: Any, case: str, expires: str, code: int, state: str
+) -> None:
+    Path("none.toml").write_text(
+        'name = "none"\n[[benchmark]]\nsuite = "ocrbench"\nkey = "correct"\nmargin = 0.999\n', "utf-8"
+    )
     arguments = [runs.bad, "--baseline", runs.good, "--policy", "none.toml", "--waivers", waive(case, expires)]
     got, found = gated(call, *arguments)
     assert (got, found["waivers"][0]["state"]) == (code, state)
@@ -323,7 +369,9 @@ def test_a_baseline_made_otherwise_is_refused_until_allowed(runs: Any, call: Any
         good = side_of(store)
     suite = good.suites["ocrbench"]
     hot = replace(suite, facts={**suite.facts, "sampling": {**suite.facts["sampling"], "temperature": 0.6}})
-    path = write_baseline(Path("b"), Baseline(side=replace(good, run_id="hot", suites={**good.suites, "ocrbench": hot}), accepted="2026"))
+    path = write_baseline(
+        Path("b"), Baseline(side=replace(good, run_id="hot", suites={**good.suites, "ocrbench": hot}), accepted="2026")
+    )
     said = call("gate", runs.same, "--baseline", path, "--policy", policy)
     assert said.code == 2
     assert "temperature 0.6 and 1.0" in said.err
@@ -371,7 +419,10 @@ def test_an_f1_is_judged_by_how_accepted_baselines_agree(call: Any, tmp_path: Pa
     with finished(str(folder), None) as (store, _):
         side = side_of(store)
     for number, name in enumerate(("one", "two")):
-        write_baseline(Path("baselines"), Baseline(side=replace(side, run_id=name, results_sha256=name), accepted=f"2026-01-0{number + 1}T00:00:00Z"))
+        write_baseline(
+            Path("baselines"),
+            Baseline(side=replace(side, run_id=name, results_sha256=name), accepted=f"2026-01-0{number + 1}T00:00:00Z"),
+        )
         code, found = gated(call, folder, "--policy", "f1.toml")
         gate = next(g for g in found["gates"] if g["id"] == "toolcall/trigger_f1")
         lacking = [note for note in found["notes"] if "accept a second one (there is 1)" in note]

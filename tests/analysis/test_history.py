@@ -56,11 +56,21 @@ def test_too_few_or_equal_values_show_no_change(values: list[float]) -> None:
 
 def reading(day: int, value: float | None, **more: Any) -> Reading:
     fields: dict[str, Any] = {"way": {"sampling": {"temperature": 1.0}}, **more}
-    measured = Measured(value=value, low=None if value is None else value - 0.02, high=None if value is None else value + 0.02, n=500)
+    measured = Measured(
+        value=value, low=None if value is None else value - 0.02, high=None if value is None else value + 0.02, n=500
+    )
     return Reading(
-        run_id=f"r{day}", date=f"2026-03-{day:02}T01:00:00Z", vendor="v", model="m", suite="ocrbench", metric="accuracy", value=measured,
-        unit=Unit.SHARE, n_planned=500, **fields,
-    )  # fmt: skip
+        run_id=f"r{day}",
+        date=f"2026-03-{day:02}T01:00:00Z",
+        vendor="v",
+        model="m",
+        suite="ocrbench",
+        metric="accuracy",
+        value=measured,
+        unit=Unit.SHARE,
+        n_planned=500,
+        **fields,
+    )
 
 
 def test_a_change_is_told_with_its_date_size_interval_and_n() -> None:
@@ -70,13 +80,19 @@ def test_a_change_is_told_with_its_date_size_interval_and_n() -> None:
     (series,) = found.series
     assert series.values == values
     sentence = document(found).sections[0].notes[0]
-    assert "from 2026-03-07 on (r7) 90.00 became 87.00, a difference of -3.00 [-3.18, -2.82] points, n 6 and 6 runs" in sentence
+    assert (
+        "from 2026-03-07 on (r7) 90.00 became 87.00, a difference of -3.00 [-3.18, -2.82] points, n 6 and 6 runs"
+        in sentence
+    )
     assert document(found).title == "12 runs, 1 series: 1 changed"
 
 
 def test_values_measured_in_another_way_are_another_series() -> None:
     cold = {"way": {"sampling": {"temperature": 0.6}}}
-    found = history([*(reading(i, 0.9) for i in range(1, 7)), *(reading(i, 0.5, **cold) for i in range(7, 13)), reading(13, None)], RNG(0))
+    found = history(
+        [*(reading(i, 0.9) for i in range(1, 7)), *(reading(i, 0.5, **cold) for i in range(7, 13)), reading(13, None)],
+        RNG(0),
+    )
     assert [(s.way, len(s.readings), len(s.changes)) for s in found.series] == [(1, 6, 0), (2, 6, 0)]
     assert found.series[1].note.startswith("measured otherwise than way 1: sampling changed")
     assert [(r.run_id, r.apart) for r in found.apart] == [("r13", "nothing was concluded")]
@@ -86,7 +102,11 @@ def test_a_cut_night_makes_no_change_point_and_is_listed_with_its_reason() -> No
     """Six whole nights and six of which three questions were asked: as one series they would change."""
     cut = {"apart": "partial: not all that was planned was asked"}
     nights = [*(reading(i, 0.9) for i in range(1, 7)), *(reading(i, 0.3, **cut) for i in range(7, 13))]
-    found = history(nights, RNG(0), unread=[Unread(run_id="dead", date="2026-03-20", vendor="v", model="m", reason="unreachable: refused")])
+    found = history(
+        nights,
+        RNG(0),
+        unread=[Unread(run_id="dead", date="2026-03-20", vendor="v", model="m", reason="unreachable: refused")],
+    )
     assert [(len(s.readings), s.changes) for s in found.series] == [(6, ())]
     assert [r.run_id for r in found.apart] == [f"r{i}" for i in range(7, 13)]
     assert len(history([replace(r, apart="") for r in nights], RNG(0)).series[0].changes) == 1
@@ -112,7 +132,9 @@ def test_a_sparkline_spans_its_scale_and_marks_changes() -> None:
     assert "NaN" not in page
     assert "nan" not in page
     full = [reading(i, 1.0) for i in range(1, 9)]
-    assert "100.50" not in html(document(history([replace(r, value=replace(r.value, low=0.9, high=1.0)) for r in full], RNG(0))))
+    assert "100.50" not in html(
+        document(history([replace(r, value=replace(r.value, low=0.9, high=1.0)) for r in full], RNG(0)))
+    )
     nothing = [replace(r, value=Measured(value=0.0, low=0.0, high=0.0, n=9), unit=Unit.MS) for r in full]
     assert "-0.0" not in html(document(history(nothing, RNG(0))))
 
@@ -143,7 +165,10 @@ def test_real_runs_make_a_history_and_broken_folders_are_said(runs: Any, call: A
     quality = next(s for s in found["series"] if s["suite"] == "ocrbench")
     assert [v["run_id"] for v in quality["values"]] == sorted([runs.good.name, runs.bad.name])
     assert all(v["n"] == 22 and v["ci95"] for v in quality["values"])
-    assert {s["metric"] for s in found["series"] if s["suite"] == "service"} >= {"first try answered", "time to first token, median"}
+    assert {s["metric"] for s in found["series"] if s["suite"] == "service"} >= {
+        "first try answered",
+        "time to first token, median",
+    }
 
 
 def test_a_night_that_never_reached_the_model_is_no_value_of_any_series(runs: Any, call: Any, tmp_path: Path) -> None:
@@ -152,7 +177,19 @@ def test_a_night_that_never_reached_the_model_is_no_value_of_any_series(runs: An
     shutil.copytree(runs.good, tmp_path / "nights" / runs.good.name)
     with ReferenceServer() as server:
         wrong = server.base_url.replace("/v1", "/nowhere/v1")
-        asked = call("run", "ocrbench", "--data", "ocrbench=fixture", "--base-url", wrong, "--model", "kimi-k3", "--out", "nights", "-q")
+        asked = call(
+            "run",
+            "ocrbench",
+            "--data",
+            "ocrbench=fixture",
+            "--base-url",
+            wrong,
+            "--model",
+            "kimi-k3",
+            "--out",
+            "nights",
+            "-q",
+        )
     assert asked.code == 2
     found = json.loads(call("history", "nights", "--format", "json").out)
     (unread,) = found["apart"]
@@ -170,13 +207,17 @@ def test_a_night_that_never_reached_the_model_is_no_value_of_any_series(runs: An
         ({"look": {"number": 2, "of": 5, "stopped": True}}, "stopped early, at look 2 of 5"),
     ],
 )
-def test_a_part_of_a_run_is_no_night_of_a_series(runs: Any, call: Any, tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_a_part_of_a_run_is_no_night_of_a_series(
+    runs: Any, call: Any, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
     folder = tmp_path / "nights" / "one"
     folder.mkdir(parents=True)
     report = json.loads((runs.good / "report.json").read_text("utf-8"))
     assert [check["suite"] for check in report["checks"]].count("ocrbench") == 0
     if "reason" in change:
-        report["checks"].append({**report["checks"][0], "suite": "ocrbench", "verdict": "inconclusive", "reason": change["reason"]})
+        report["checks"].append(
+            {**report["checks"][0], "suite": "ocrbench", "verdict": "inconclusive", "reason": change["reason"]}
+        )
     if "look" in change:
         report["suites"] = [{**row, "look": change["look"]} for row in report["suites"]]
     report |= {name: value for name, value in change.items() if name not in ("reason", "look")}
@@ -187,7 +228,9 @@ def test_a_part_of_a_run_is_no_night_of_a_series(runs: Any, call: Any, tmp_path:
     assert found["series"] == []
 
 
-def test_a_suite_whose_first_row_has_no_value_is_told_of_by_its_other_rows(runs: Any, call: Any, tmp_path: Path) -> None:
+def test_a_suite_whose_first_row_has_no_value_is_told_of_by_its_other_rows(
+    runs: Any, call: Any, tmp_path: Path
+) -> None:
     """An F1 without an official run."""
     report = json.loads((runs.good / "report.json").read_text("utf-8"))
     (row,) = [row for row in report["suites"] if row["primary"]]
@@ -198,7 +241,9 @@ def test_a_suite_whose_first_row_has_no_value_is_told_of_by_its_other_rows(runs:
         folder.mkdir(parents=True)
         (folder / "report.json").write_text(json.dumps({**report, "run_id": night, "suites": [f1, other]}), "utf-8")
     found = json.loads(call("history", "nights", "--format", "json").out)
-    assert [(series["metric"], [v["value"] for v in series["values"]]) for series in found["series"]] == [("schema_accuracy", [0.97, 0.97])]
+    assert [(series["metric"], [v["value"] for v in series["values"]]) for series in found["series"]] == [
+        ("schema_accuracy", [0.97, 0.97])
+    ]
     assert found["apart"] == []
 
 

@@ -17,7 +17,9 @@ NAMES = ("engine", "gateway")
 
 
 def lines(sides: Any, *tables: dict[str, Outcome], **more: Any) -> Any:
-    return verdict_lines([sides.side(sides.contract(table, **more), name=f"s{number}") for number, table in enumerate(tables)])
+    return verdict_lines(
+        [sides.side(sides.contract(table, **more), name=f"s{number}") for number, table in enumerate(tables)]
+    )
 
 
 def test_only_cases_that_differ_have_a_line_and_decided_ones_stand_first(sides: Any) -> None:
@@ -47,7 +49,10 @@ def test_the_reason_is_that_of_the_verdict_and_ways_are_counted(sides: Any) -> N
     assert shown.notes == ("engine ok, gateway broken: 2 cases", "engine broken, gateway ok: 1 case")
     assert shown.tables[0].rows[0][-1] == "gateway: not-refused"
     first = as_data(found, NAMES)[0]
-    assert (first["case"], first["verdicts"][1]) == ("p/a", {"side": "gateway", "verdict": "fail", "reason": "not-refused"})
+    assert (first["case"], first["verdicts"][1]) == (
+        "p/a",
+        {"side": "gateway", "verdict": "fail", "reason": "not-refused"},
+    )
 
 
 def test_benchmarks_have_no_such_line_and_agreement_is_said(sides: Any) -> None:
@@ -68,8 +73,24 @@ def test_many_lines_are_cut_and_said_and_names_are_harmless(sides: Any) -> None:
 # --- what passive rules found ------------------------------------------------------------------------
 
 
-def objected(rule: str = "tools/index-reused", level: Level = Level.MUST, *, answers: int = 17, case: str = "p/a", breaks: bool = True) -> RuleResult:
-    return RuleResult(rule=rule, area=Area.TOOLS, level=level, count=answers, exchanges=answers, message="twice", cases=(case,), breaks=breaks)
+def objected(
+    rule: str = "tools/index-reused",
+    level: Level = Level.MUST,
+    *,
+    answers: int = 17,
+    case: str = "p/a",
+    breaks: bool = True,
+) -> RuleResult:
+    return RuleResult(
+        rule=rule,
+        area=Area.TOOLS,
+        level=level,
+        count=answers,
+        exchanges=answers,
+        message="twice",
+        cases=(case,),
+        breaks=breaks,
+    )
 
 
 def gate(outcome: Outcome, area: Area = Area.TOOLS) -> Gate:
@@ -86,11 +107,18 @@ def gate(outcome: Outcome, area: Area = Area.TOOLS) -> Gate:
         ({"p/a": P}, None, "engine open, gateway broken"),  # a baseline from before findings were kept
     ],
 )
-def test_a_side_keeps_a_rule_only_where_it_answered_what_broke_it_elsewhere(sides: Any, answered: Any, recorded: Any, text: str) -> None:
+def test_a_side_keeps_a_rule_only_where_it_answered_what_broke_it_elsewhere(
+    sides: Any, answered: Any, recorded: Any, text: str
+) -> None:
     engine = sides.side(sides.contract(answered), findings=recorded)
     gateway = sides.side(sides.contract({"p/a": P, "p/b": P}), name="b", findings=(objected(),))
     line = next(line for line in verdict_lines([engine, gateway]) if line.kind == "rule")
-    assert (line.case, line.level, line.text(NAMES), line.why(NAMES)) == ("tools/index-reused", Level.MUST, text, "gateway: 17 in 17 answers")
+    assert (line.case, line.level, line.text(NAMES), line.why(NAMES)) == (
+        "tools/index-reused",
+        Level.MUST,
+        text,
+        "gateway: 17 in 17 answers",
+    )
 
 
 def test_what_only_a_probe_of_ours_showed_any_answer_shows(sides: Any) -> None:
@@ -112,10 +140,18 @@ def test_rules_that_all_break_or_that_may_be_broken_make_no_line(sides: Any) -> 
 
 
 def test_who_breaks_what_is_said_by_the_gates_that_fail(sides: Any) -> None:
-    found = (objected("tools/name", answers=1), objected(), objected("texts/loop", Level.SHOULD, answers=40, breaks=False))
+    found = (
+        objected("tools/name", answers=1),
+        objected(),
+        objected("texts/loop", Level.SHOULD, answers=40, breaks=False),
+    )
     fails = sides.side(findings=found, gates=(gate(F), gate(P, Area.DECODING)), contract="fail")
     waived = sides.side(name="b", findings=found, gates=(gate(S),), contract="skip")
-    slow = sides.side(name="c", gates=(gate(P), Gate(id="latency/ttft", area=Area.LATENCY, level=Level.MUST, decision=F)), contract="pass")
+    slow = sides.side(
+        name="c",
+        gates=(gate(P), Gate(id="latency/ttft", area=Area.LATENCY, level=Level.MUST, decision=F)),
+        contract="pass",
+    )
     assert broken(fails) == ["tools/index-reused (17 answers)", "tools/name (1 answer)"]
     assert who_fails([fails, waived, slow], ["gamma", "beta", "alpha"]) == [
         "gamma breaks tools/index-reused (17 answers), tools/name (1 answer)",

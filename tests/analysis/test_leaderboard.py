@@ -20,7 +20,9 @@ RNG = np.random.default_rng
 
 
 def vendors(sides: Any, *scores: Any, preset: str = "kvv", **facts: Any) -> list[Any]:
-    return [sides.side(sides.bench(s, suite="ocrbench", **facts), name=str(i), preset=preset) for i, s in enumerate(scores)]
+    return [
+        sides.side(sides.bench(s, suite="ocrbench", **facts), name=str(i), preset=preset) for i, s in enumerate(scores)
+    ]
 
 
 def test_vendors_that_cannot_be_told_apart_stand_in_one_group(sides: Any) -> None:
@@ -84,9 +86,20 @@ def edition(sides: Any, suite: str, name: str, n: int = 9) -> Any:
 
 def test_the_public_columns_come_first_and_in_their_order(sides: Any) -> None:
     own = [sides.bench([1] * 9, suite=name) for name in ("toolcall", "zz", "ocrbench")]
-    public = [edition(sides, "swebench", "DeepSWE"), edition(sides, "beam", "1M"), edition(sides, "mmmu_pro", "standard (10 options)")]
+    public = [
+        edition(sides, "swebench", "DeepSWE"),
+        edition(sides, "beam", "1M"),
+        edition(sides, "mmmu_pro", "standard (10 options)"),
+    ]
     found = leaderboard([sides.side(*own, *public)], RNG(0))
-    assert [column.title for column in found.columns] == ["OCRBench", "MMMU Pro", "BEAM 1M", "DeepSWE", "Tool-call F1", "zz"]
+    assert [column.title for column in found.columns] == [
+        "OCRBench",
+        "MMMU Pro",
+        "BEAM 1M",
+        "DeepSWE",
+        "Tool-call F1",
+        "zz",
+    ]
     table = document(found).sections[0].tables[0]
     assert table.columns[5:11] == ("OCRBench", "MMMU Pro", "BEAM 1M", "DeepSWE", "Tool-call F1", "zz")
     assert str(table.rows[0][5]) == "50.00 [40.00, 60.00] n 9"
@@ -102,7 +115,9 @@ def test_the_public_columns_come_first_and_in_their_order(sides: Any) -> None:
         ("mmmu_pro", "vision", "MMMU Pro", "MMMU Pro vision"),
     ],
 )
-def test_another_set_of_a_suite_does_not_fill_the_public_column(sides: Any, suite: str, name: str, public: str, title: str) -> None:
+def test_another_set_of_a_suite_does_not_fill_the_public_column(
+    sides: Any, suite: str, name: str, public: str, title: str
+) -> None:
     published = [Published(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89})]
     found = leaderboard([sides.side(edition(sides, suite, name))], RNG(0), published={"kimi-k3": published})
     table = document(found).sections[0].tables[0]
@@ -111,7 +126,9 @@ def test_another_set_of_a_suite_does_not_fill_the_public_column(sides: Any, suit
 
 
 def test_published_rows_stand_beside_measured_ones_as_means_without_n_or_date(sides: Any) -> None:
-    published = [Published(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89, "swebench/DeepSWE": 0.675})]
+    published = [
+        Published(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89, "swebench/DeepSWE": 0.675})
+    ]
     found = leaderboard(vendors(sides, [1] * 9), RNG(0), published={"kimi-k3": published, "other": published})
     table = document(found).sections[0].tables[0]
     row = dict(zip(table.columns, table.rows[-1], strict=True))
@@ -128,7 +145,12 @@ def test_the_owners_leaderboard_ships_for_kimi_k3(runs: Any, call: Any) -> None:
     found = json.loads(call("leaderboard", runs.good, "--format", "json").out)
     rows = {row["vendor"]: row["values"] for row in found["published"]}
     assert len(rows) == 8
-    assert rows["Nebius"] == {"ocrbench": 0.878, "mmmu_pro/standard (10 options)": 0.814, "beam/1M": 0.2913, "swebench/DeepSWE": 0.673}
+    assert rows["Nebius"] == {
+        "ocrbench": 0.878,
+        "mmmu_pro/standard (10 options)": 0.814,
+        "beam/1M": 0.2913,
+        "swebench/DeepSWE": 0.673,
+    }
     assert set(rows["DigitalOcean"]) == {"ocrbench", "mmmu_pro/standard (10 options)"}
 
 

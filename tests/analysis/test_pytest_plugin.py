@@ -17,14 +17,28 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_pytest(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The plugin is named, and not found by its entry point, so that an older installation of the package does as well."""
+    """The plugin is named, and not found by its entry point, so that an older installation of the package does as
+    well.
+    """
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "kvv.cli.pytest_plugin", "-p", "no:cacheprovider", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "kvv.cli.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        *map(str, arguments),
+    ]
     return subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
 def counts(output: str) -> dict[str, int]:
-    return {word.rstrip("s"): int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed)\b", output.splitlines()[-1])}
+    return {
+        word.rstrip("s"): int(n)
+        for n, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed)\b", output.splitlines()[-1])
+    }
 
 
 def test_a_clean_run_is_green_with_an_item_per_case_gate_and_verdict(runs: Any, tmp_path: Path) -> None:

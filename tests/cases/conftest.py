@@ -33,7 +33,10 @@ from kvv.profiles.profile import load_profile
 
 #: status, what the body says, transport fault, content type
 Answer = tuple[int | None, Observation, FaultKind | None]
-HEAD = 'area = "errors"\nsource = "s"\nsince = "0"\nprompt = "Reply with exactly: ready"\nstream = "off"\nthinking = "default"\n'
+HEAD = (
+    'area = "errors"\nsource = "s"\nsince = "0"\nprompt = "Reply with exactly: ready"\nstream = "off"\nthinking ='
+    ' "default"\n'
+)
 
 
 class Lab:
@@ -51,7 +54,9 @@ class Lab:
         return Lab.says(text, usage=replies.counts(prompt, cached=cached))
 
     @staticmethod
-    def refuses(status: int = 400, message: str = "no", kind: str | None = "invalid_request_error", *, envelope: bool = True) -> Answer:
+    def refuses(
+        status: int = 400, message: str = "no", kind: str | None = "invalid_request_error", *, envelope: bool = True
+    ) -> Answer:
         return status, replies.refusal(message, kind, envelope=envelope), None
 
     @staticmethod
@@ -72,9 +77,24 @@ class Lab:
             "compare": {},
             "rate": {},
         }
-        base = {"control": {"model": "m"}, "expect": expect, "statuses": [400, 422], "checks": {}, "skip": "", "stream": False, "rounds": [entry]}
+        base = {
+            "control": {"model": "m"},
+            "expect": expect,
+            "statuses": [400, 422],
+            "checks": {},
+            "skip": "",
+            "stream": False,
+            "rounds": [entry],
+        }
         return Case(
-            id="params/x", suite="params", area=Area.DECODING, level=Level.MUST, requirement="", source="", since="", inputs={**base, **inputs}
+            id="params/x",
+            suite="params",
+            area=Area.DECODING,
+            level=Level.MUST,
+            requirement="",
+            source="",
+            since="",
+            inputs={**base, **inputs},
         )
 
     def cases(
@@ -89,7 +109,12 @@ class Lab:
         thinking: bool | None = None,
     ) -> list[Case]:
         """The cases of a case file, for a profile."""
-        context = Context(model="m", profile=load_profile(profile, surface), settings=Settings(thinking=thinking), other_model=other_model)
+        context = Context(
+            model="m",
+            profile=load_profile(profile, surface),
+            settings=Settings(thinking=thinking),
+            other_model=other_model,
+        )
         return list(expand("lab", parse_case_file(head + text, "lab.toml", names_of(toolbox)), context))
 
     def only(self, text: str, **options: Any) -> Case:
@@ -97,13 +122,17 @@ class Lab:
         return case
 
     @staticmethod
-    def answered(request: Request, answer: Answer, number: int = 0, ask: int = 0, content_type: str = "application/json") -> Answered:
+    def answered(
+        request: Request, answer: Answer, number: int = 0, ask: int = 0, content_type: str = "application/json"
+    ) -> Answered:
         status, observation, fault = answer
         identity = Identity(case="params/x", sample=0, step=number, ask=ask, purpose=request.purpose)
         exchange = replies.exchange(identity, status, fault=fault, content_type=content_type)
         return Answered(request=request, exchange=exchange, observation=observation)
 
-    def drive(self, case: Case, endpoint: Callable[[Request], Answer], toolbox: Toolbox = COMMON) -> tuple[Verdict, list[Request]]:
+    def drive(
+        self, case: Case, endpoint: Callable[[Request], Answer], toolbox: Toolbox = COMMON
+    ) -> tuple[Verdict, list[Request]]:
         """Play the endpoint against the steps: the verdict, and the requests in order."""
         history: list[Reply] = []
         asked: list[Request] = []
@@ -113,11 +142,21 @@ class Lab:
                 return step.verdict, asked
             assert isinstance(step, Ask)
             asked += step.requests
-            history.append(tuple(self.answered(request, endpoint(request), number, at) for at, request in enumerate(step.requests)))
+            history.append(
+                tuple(self.answered(request, endpoint(request), number, at) for at, request in enumerate(step.requests))
+            )
         raise AssertionError("no verdict in 80 steps")
 
-    def look(self, answer: Answer, body: Mapping[str, Any] | None = None, siblings: Mapping[str, Answer] | None = None, **more: Any) -> Look:
-        """One answer for a check; ``siblings`` by name, the answer itself being the last of them where none are given."""
+    def look(
+        self,
+        answer: Answer,
+        body: Mapping[str, Any] | None = None,
+        siblings: Mapping[str, Answer] | None = None,
+        **more: Any,
+    ) -> Look:
+        """One answer for a check; ``siblings`` by name, the answer itself being the last of them where none are
+        given.
+        """
         request = Request(body=body or {})
         one = self.answered(request, answer, **more)
         others = {name: self.answered(request, other) for name, other in (siblings or {}).items()}

@@ -53,13 +53,17 @@ body = { tools = ["@tool"], user = "@null", note = "not a @name" }
 """
     one, two = lab.cases(text)
     assert (one.id, one.requirement) == ("lab/x/one/whole", "A tool @@at one")
-    assert one.inputs["body"]["tools"] == [{"name": "@at", "parameters": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}}]
+    assert one.inputs["body"]["tools"] == [
+        {"name": "@at", "parameters": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}}
+    ]
     assert (one.inputs["body"]["user"], one.inputs["body"]["note"]) == (None, "not a @name")
     assert two.inputs["body"]["seed"] == 1
 
 
 def test_directives_stay_in_the_stored_case_and_are_replaced_when_it_is_sent(lab: Any) -> None:
-    case = lab.only(PLAIN + 'prompt = "p"\nbody = { stop = [{ "@repeat" = ["ab", 3] }], tools = [{ "@tools" = ["t", 2] }] }\n')
+    case = lab.only(
+        PLAIN + 'prompt = "p"\nbody = { stop = [{ "@repeat" = ["ab", 3] }], tools = [{ "@tools" = ["t", 2] }] }\n'
+    )
     assert case.inputs["body"]["stop"] == [{"@repeat": ["ab", 3]}]
     _, [request] = lab.drive(case, lambda request: lab.says())
     assert request.body["stop"] == ["ababab"]
@@ -68,7 +72,11 @@ def test_directives_stay_in_the_stored_case_and_are_replaced_when_it_is_sent(lab
 
 @pytest.mark.parametrize(
     ("profile", "surface", "level"),
-    [("kimi-k3", Surface.VENDOR, Level.MUST), ("kimi-k3", Surface.ENGINE, Level.MAY), ("openai", Surface.VENDOR, Level.SHOULD)],
+    [
+        ("kimi-k3", Surface.VENDOR, Level.MUST),
+        ("kimi-k3", Surface.ENGINE, Level.MAY),
+        ("openai", Surface.VENDOR, Level.SHOULD),
+    ],
 )
 def test_levels_are_keyed_by_profile_and_surface(lab: Any, profile: str, surface: Surface, level: Level) -> None:
     text = PLAIN + 'levels = { "kimi-*/engine" = "may", "openai" = "should", "engine" = "should" }\n'
@@ -76,7 +84,9 @@ def test_levels_are_keyed_by_profile_and_surface(lab: Any, profile: str, surface
 
 
 def test_levels_only_lower(lab: Any) -> None:
-    text = PLAIN + 'each = [{ id = "a" }, { id = "b", level = "should" }]\nlevels = { "kimi-*" = "must", "*" = "may" }\n'
+    text = (
+        PLAIN + 'each = [{ id = "a" }, { id = "b", level = "should" }]\nlevels = { "kimi-*" = "must", "*" = "may" }\n'
+    )
     assert [case.level for case in lab.cases(text)] == [Level.MUST, Level.SHOULD]
     assert [case.level for case in lab.cases(text, profile="openai")] == [Level.MAY, Level.MAY]
 
@@ -95,12 +105,15 @@ def test_levels_only_lower(lab: Any) -> None:
         ('claims = ["thinking"]', {"thinking": False}, "does not claim thinking"),
     ],
 )
-def test_what_is_not_promised_is_skipped_with_the_reason(lab: Any, fields: str, options: dict[str, Any], reason: str) -> None:
+def test_what_is_not_promised_is_skipped_with_the_reason(
+    lab: Any, fields: str, options: dict[str, Any], reason: str
+) -> None:
     assert re.search(reason, lab.only(PLAIN + fields + "\n", **options).inputs["skip"])
 
 
 @pytest.mark.parametrize(
-    "fields", ['profiles = ["kimi-*"]', 'claims = ["dynamic_tools"]', 'surfaces = ["vendor"]', 'skip = { "openai" = "because" }']
+    "fields",
+    ['profiles = ["kimi-*"]', 'claims = ["dynamic_tools"]', 'surfaces = ["vendor"]', 'skip = { "openai" = "because" }'],
 )
 def test_what_is_promised_is_asked(lab: Any, fields: str) -> None:
     assert lab.only(PLAIN + fields + "\n").inputs["skip"] == ""
@@ -116,7 +129,9 @@ def test_thinking_off_is_claimed_by_the_engine_surface_or_by_the_run(lab: Any) -
 def test_contract_requests_think_as_little_as_they_can_unless_the_case_tests_effort(lab: Any) -> None:
     assert lab.only(PLAIN + 'thinking = "on"\n').inputs["body"]["thinking"]["effort"] == "low"
     assert lab.only(PLAIN + 'thinking = "on"\neffort = "max"\n').inputs["body"]["thinking"]["effort"] == "max"
-    mixed = lab.only(PLAIN + 'thinking = "on"\nvariants = { low = {}, max = { effort = "max" }, off = { thinking = "off" } }\n')
+    mixed = lab.only(
+        PLAIN + 'thinking = "on"\nvariants = { low = {}, max = { effort = "max" }, off = { thinking = "off" } }\n'
+    )
     sent = {name: request["body"]["thinking"] for name, request in mixed.inputs["rounds"][0]["requests"].items()}
     assert (sent["low"]["effort"], sent["max"]["effort"], sent["off"]) == ("low", "max", {"type": "disabled"})
 
@@ -131,7 +146,9 @@ def test_a_refusals_control_is_the_sibling_that_the_file_names(lab: Any) -> None
 def test_every_shipped_case_file_reads_and_expands_for_every_profile(suite: str) -> None:
     for profile in profile_ids():
         for surface in Surface:
-            context = Context(model="m", profile=load_profile(profile, surface), settings=Settings(), other_model="other")
+            context = Context(
+                model="m", profile=load_profile(profile, surface), settings=Settings(), other_model="other"
+            )
             cases = load_suite(suite).cases(context)
             ids = [case.id for case in cases]
             assert len(ids) == len(set(ids))
@@ -139,7 +156,12 @@ def test_every_shipped_case_file_reads_and_expands_for_every_profile(suite: str)
 
 
 #: hosts of primary sources: the public verifier and validator of the model's maker, its checkpoint, the OpenAI API
-PRIMARY = ("https://github.com/MoonshotAI/", "https://huggingface.co/moonshotai", "https://platform.openai.com/", "https://platform.kimi.com/")
+PRIMARY = (
+    "https://github.com/MoonshotAI/",
+    "https://huggingface.co/moonshotai",
+    "https://platform.openai.com/",
+    "https://platform.kimi.com/",
+)
 #: musts that say only that the endpoint must not crash, found in an engine's own tracker
 NEVER_CRASH = {"response_format/heavy-schema"}
 

@@ -25,7 +25,13 @@ def contexts() -> Iterator[tuple[str, Context]]:
     for profile, surface in (("kimi-k3", Surface.VENDOR), ("kimi-k3", Surface.ENGINE), ("openai", Surface.VENDOR)):
         yield (
             f"{profile}-{surface}",
-            Context(model="kimi-k3", profile=load_profile(profile, surface), settings=Settings(), other_model="other", tokenizer=Words()),
+            Context(
+                model="kimi-k3",
+                profile=load_profile(profile, surface),
+                settings=Settings(),
+                other_model="other",
+                tokenizer=Words(),
+            ),
         )
 
 
@@ -131,7 +137,12 @@ class Endpoint:
             parts = self.parts(request, entry, name)
         if self.change is not None:
             # a neighbour may differ in what is compared at the end
-            self.change(parts, request, {**entry, "compare": self.case.inputs["rounds"][-1]["compare"], "names": self.names}, name)
+            self.change(
+                parts,
+                request,
+                {**entry, "compare": self.case.inputs["rounds"][-1]["compare"], "names": self.names},
+                name,
+            )
         if parts.pop("refused", False):
             return self.lab.refuses(**parts)
         prompt, cached = parts.pop("prompt"), parts.pop("cached")
@@ -141,7 +152,10 @@ class Endpoint:
 
     def parts(self, request: Request, entry: Mapping[str, Any], name: str) -> dict[str, Any]:
         checks = entry["checks"]
-        parts: dict[str, Any] = {"text": f"text {name}" if "distinct-texts" in entry["compare"] else "text", "cached": 64}
+        parts: dict[str, Any] = {
+            "text": f"text {name}" if "distinct-texts" in entry["compare"] else "text",
+            "cached": 64,
+        }
         last = self.case.inputs["rounds"][-1]
         joint = {**last, "checks": checks}
         parts["prompt"] = token_counts(joint, self.names)[name]
@@ -298,7 +312,9 @@ def test_a_right_endpoint_passes(lab: Any, case: Case) -> None:
     assert (verdict.outcome, verdict.detail) == (Outcome.PASS, verdict.detail), verdict.detail
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if any(r["checks"] or r["compare"] for r in case.values[0].inputs["rounds"])])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if any(r["checks"] or r["compare"] for r in case.values[0].inputs["rounds"])]
+)
 def test_each_wrong_neighbour_fails(lab: Any, case: Case) -> None:
     for entry in case.inputs["rounds"]:
         for check in [name for name in (*entry["checks"], *entry["compare"]) if name not in ELSEWHERE]:

@@ -14,7 +14,10 @@ from kvv.core import Outcome
 
 TOOL = {
     "type": "function",
-    "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}},
+    "function": {
+        "name": "f",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+    },
 }
 
 
@@ -37,7 +40,9 @@ def outcome(problem: Problem | None) -> tuple[Outcome, str]:
         (103, {"exact": 99, "upto": 3}, (Outcome.FAIL, "prompt-tokens")),
     ],
 )
-def test_only_the_published_tolerance_and_the_known_stub_pass(lab: Any, tokens: int, wanted: Any, expected: tuple[Outcome, str]) -> None:
+def test_only_the_published_tolerance_and_the_known_stub_pass(
+    lab: Any, tokens: int, wanted: Any, expected: tuple[Outcome, str]
+) -> None:
     assert outcome(ANSWER_CHECKS["prompt-tokens"](lab.look(lab.counts(tokens)), wanted)) == expected
 
 
@@ -82,9 +87,14 @@ def test_a_forced_call(lab: Any, answer: dict[str, Any], expected: Outcome) -> N
         ("[" * 100_000, "arguments-not-json"),
     ],
 )
-def test_arguments_against_the_schema_of_the_tool_wherever_it_was_declared(lab: Any, arguments: str, reason: str) -> None:
+def test_arguments_against_the_schema_of_the_tool_wherever_it_was_declared(
+    lab: Any, arguments: str, reason: str
+) -> None:
     for body in ({"tools": [TOOL], "messages": []}, {"messages": [{"role": "system", "tools": [TOOL]}]}):
-        assert outcome(ANSWER_CHECKS["valid-arguments"](lab.look(lab.says(None, calls=[("f", arguments)]), body), True))[1] == reason
+        assert (
+            outcome(ANSWER_CHECKS["valid-arguments"](lab.look(lab.says(None, calls=[("f", arguments)]), body), True))[1]
+            == reason
+        )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +106,10 @@ def test_content_that_must_be_a_json_object(lab: Any, text: str, reason: str) ->
 
 
 def test_json_cut_by_length_shows_nothing(lab: Any) -> None:
-    assert outcome(ANSWER_CHECKS["content-json"](lab.look(lab.says('{"a": "bc', finish="length")), "object"))[0] is Outcome.INCONCLUSIVE
+    assert (
+        outcome(ANSWER_CHECKS["content-json"](lab.look(lab.says('{"a": "bc', finish="length")), "object"))[0]
+        is Outcome.INCONCLUSIVE
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +128,10 @@ def test_the_envelope_of_a_refusal(lab: Any, refusal: dict[str, Any], reason: st
 def test_a_refusal_as_an_event_stream_is_told(lab: Any) -> None:
     check = ANSWER_CHECKS["plain-error"]
     assert check(lab.look(lab.refuses(), content_type="application/json; charset=utf-8"), True) is None
-    assert outcome(check(lab.look(lab.refuses(), content_type="text/event-stream; charset=utf-8"), True))[1] == "error-as-stream"
+    assert (
+        outcome(check(lab.look(lab.refuses(), content_type="text/event-stream; charset=utf-8"), True))[1]
+        == "error-as-stream"
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,8 +156,14 @@ def test_the_sum_of_usage(lab: Any, usage: dict[str, int], reason: str) -> None:
         ([5, 9, 7, 6], [6, 5, 7, 6], (Outcome.INCONCLUSIVE, "effort-unclear")),
     ],
 )
-def test_effort_is_judged_by_the_length_of_several_samples(lab: Any, low: list[int], high: list[int], expected: tuple[Outcome, str]) -> None:
-    siblings = {f"{name}.{at}": lab.says(reasoning="x" * size) for name, sizes in (("low", low), ("max", high)) for at, size in enumerate(sizes, 1)}
+def test_effort_is_judged_by_the_length_of_several_samples(
+    lab: Any, low: list[int], high: list[int], expected: tuple[Outcome, str]
+) -> None:
+    siblings = {
+        f"{name}.{at}": lab.says(reasoning="x" * size)
+        for name, sizes in (("low", low), ("max", high))
+        for at, size in enumerate(sizes, 1)
+    }
     assert outcome(COMPARISONS["reasoning-grows"](lab.look(lab.says(), siblings=siblings), ["low", "max"])) == expected
 
 
@@ -155,10 +177,18 @@ def test_a_known_shortcut_is_named(lab: Any) -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "reason"),
-    [([20, 105, 190], None), ([20, 106, 191], "prompt-tokens-uneven"), ([20, 105, 105], "prompt-tokens-uneven"), ([20, 20, 20], None)],
+    [
+        ([20, 105, 190], None),
+        ([20, 106, 191], "prompt-tokens-uneven"),
+        ([20, 105, 105], "prompt-tokens-uneven"),
+        ([20, 20, 20], None),
+    ],
 )
 def test_counts_that_grow_in_equal_steps(lab: Any, tokens: list[int], reason: str | None) -> None:
-    look = lab.look(lab.says(), siblings={name: lab.counts(count) for name, count in zip(("none", "one", "two"), tokens, strict=True)})
+    look = lab.look(
+        lab.says(),
+        siblings={name: lab.counts(count) for name, count in zip(("none", "one", "two"), tokens, strict=True)},
+    )
     found = COMPARISONS["prompt-tokens-in-steps"](look, ["none", "one", "two"])
     assert (found and found.reason) == reason
 
@@ -187,7 +217,12 @@ def test_any_text_is_read_or_refused_with_one_line(text: str) -> None:
     assert lines == 1
 
 
-@given(value=st.recursive(st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)))
+@given(
+    value=st.recursive(
+        st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3),
+    )
+)
 def test_a_mismatch_is_bounded_and_never_raises(value: Any) -> None:
     found = mismatch(value, TOOL["function"]["parameters"])  # type: ignore[index,arg-type]
     assert found is not None

@@ -1,4 +1,6 @@
-"""A benchmark's request that was refused: the vendor's failure only when it is refused twice beside an answered plain request."""
+"""A benchmark's request that was refused: the vendor's failure only when it is refused twice beside an answered plain
+request.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,23 @@ def said(kind: str, request: Request, case: Case) -> Answered:
         case "refused":
             return Answered(request=request, exchange=exchange(identity, 400), observation=refusal("no such field"))
         case "silent":
-            return Answered(request=request, exchange=exchange(identity, None, fault=FaultKind.RESET), observation=Observation(shape=Shape.NONE))
+            return Answered(
+                request=request,
+                exchange=exchange(identity, None, fault=FaultKind.RESET),
+                observation=Observation(shape=Shape.NONE),
+            )
         case _:
-            return Answered(request=request, exchange=exchange(identity, 200), observation=completion("x", finish="stop"))
+            return Answered(
+                request=request, exchange=exchange(identity, 200), observation=completion("x", finish="stop")
+            )
 
 
 def first_case(suite: Suite) -> Case:
     judge = Judge(model="judge")
     dataset = load(suite.dataset or "", fixture=True)
-    context = Context(model="m", profile=load_profile("openai"), settings=Settings(max_tokens=64), dataset=dataset, judge=judge)
+    context = Context(
+        model="m", profile=load_profile("openai"), settings=Settings(max_tokens=64), dataset=dataset, judge=judge
+    )
     case = suite.cases(context)[0]
     return case
 
@@ -41,7 +51,13 @@ def play(suite: Suite, case: Case, first: str, again: str = "", control: str = "
     step = suite.step(case, history)
     if again:
         assert isinstance(step, Ask)
-        step = suite.step(case, [*history, tuple(said(kind, request, case) for kind, request in zip((again, control), step.requests, strict=True))])
+        step = suite.step(
+            case,
+            [
+                *history,
+                tuple(said(kind, request, case) for kind, request in zip((again, control), step.requests, strict=True)),
+            ],
+        )
     if isinstance(step, Done):
         return step.verdict
     assert isinstance(step, Ask)
@@ -63,7 +79,11 @@ def test_a_refused_question_is_asked_once_more_beside_a_plain_request_of_its_own
     assert (confirm.body, confirm.purpose) == (asked.requests[0].body, "confirm")
     # no setting that may be what was refused, and never the answer of a minute ago, as a shared "control" would be
     assert control.purpose == "beside"
-    assert control.body == {"model": "m", "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 64}
+    assert control.body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Reply with exactly: ready"}],
+        "max_tokens": 64,
+    }
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -77,7 +97,9 @@ def test_a_refused_question_is_asked_once_more_beside_a_plain_request_of_its_own
         ("silent", "answered", Outcome.INCONCLUSIVE, "reset"),
     ],
 )
-def test_only_a_repeated_refusal_beside_an_answered_request_fails(name: str, again: str, control: str, outcome: Outcome, reason: str) -> None:
+def test_only_a_repeated_refusal_beside_an_answered_request_fails(
+    name: str, again: str, control: str, outcome: Outcome, reason: str
+) -> None:
     suite = load_suite(name)
     found = play(suite, first_case(suite), "refused", again, control)
     assert isinstance(found, Verdict)
@@ -101,7 +123,9 @@ def test_a_recorded_refusal_nobody_can_ask_about_again_is_inconclusive() -> None
     assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "unconfirmed-refusal")
 
 
-@pytest.mark.parametrize(("room", "outcome"), [("fits", Outcome.FAIL), ("unknown", Outcome.INCONCLUSIVE), ("over", Outcome.INCONCLUSIVE)])
+@pytest.mark.parametrize(
+    ("room", "outcome"), [("fits", Outcome.FAIL), ("unknown", Outcome.INCONCLUSIVE), ("over", Outcome.INCONCLUSIVE)]
+)
 def test_a_refusal_is_the_vendors_only_where_the_prompt_certainly_fits(room: str, outcome: Outcome) -> None:
     suite = load_suite("beam")
     case = first_case(suite)

@@ -62,7 +62,11 @@ def test_a_refused_variant_is_judged_when_refused_twice(lab: Any) -> None:
         return lab.refuses(message="unknown field") if refused else lab.counts(50)
 
     verdict, asked = lab.drive(lab.only(COMPARED), endpoint)
-    assert (verdict.outcome, verdict.reason, verdict.detail) == (Outcome.FAIL, "valid-request-refused", "b: unknown field")
+    assert (verdict.outcome, verdict.reason, verdict.detail) == (
+        Outcome.FAIL,
+        "valid-request-refused",
+        "b: unknown field",
+    )
     assert [request.purpose for request in asked] == ["probe:a", "probe:b", "confirm:b", "between:b"]
 
 
@@ -76,7 +80,9 @@ def test_one_variant_without_an_answer_leaves_the_comparison_open(lab: Any) -> N
 
 def test_a_variant_that_crashes_three_times_between_controls_fails(lab: Any) -> None:
     def endpoint(request: Request) -> Any:
-        return lab.status(500) if name_of(request) == "b" and not request.purpose.startswith("between") else lab.counts(50)
+        return (
+            lab.status(500) if name_of(request) == "b" and not request.purpose.startswith("between") else lab.counts(50)
+        )
 
     verdict, asked = lab.drive(lab.only(COMPARED), endpoint)
     assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "reproducible-500")
@@ -84,9 +90,9 @@ def test_a_variant_that_crashes_three_times_between_controls_fails(lab: Any) -> 
 
 
 def test_a_sequence_is_asked_one_after_the_other_and_a_loss_must_repeat(lab: Any) -> None:
-    text = COMPARED.replace('compare = { prompt-token-difference = { of = "b", minus = "a", is = 21 } }', "sequence = true").replace(
-        "sequence = true", 'sequence = true\ncompare = { cached-tokens = { of = "b", at-least-of = "a" } }'
-    )
+    text = COMPARED.replace(
+        'compare = { prompt-token-difference = { of = "b", minus = "a", is = 21 } }', "sequence = true"
+    ).replace("sequence = true", 'sequence = true\ncompare = { cached-tokens = { of = "b", at-least-of = "a" } }')
     steady, asked = lab.drive(lab.only(text), lambda request: lab.counts(500, cached=256))
     assert (steady.outcome, [request.purpose for request in asked]) == (Outcome.PASS, ["probe:a", "probe:b"])
     lost, _ = lab.drive(lab.only(text), lambda request: lab.counts(500, cached=256 if name_of(request) == "a" else 0))
@@ -103,10 +109,19 @@ def test_a_sequence_is_asked_one_after_the_other_and_a_loss_must_repeat(lab: Any
 
 @pytest.mark.parametrize(
     ("good", "outcome", "reason"),
-    [(8, Outcome.PASS, ""), (7, Outcome.INCONCLUSIVE, "rate-unclear"), (4, Outcome.FAIL, "rate-too-low"), (0, Outcome.FAIL, "rate-too-low")],
+    [
+        (8, Outcome.PASS, ""),
+        (7, Outcome.INCONCLUSIVE, "rate-unclear"),
+        (4, Outcome.FAIL, "rate-too-low"),
+        (0, Outcome.FAIL, "rate-too-low"),
+    ],
 )
-def test_a_rate_is_judged_from_all_samples_with_its_exact_interval(lab: Any, good: int, outcome: Outcome, reason: str) -> None:
-    verdict, asked = lab.drive(lab.only(RATE), lambda request: lab.says("yes" if int(name_of(request)[7:]) <= good else "no"))
+def test_a_rate_is_judged_from_all_samples_with_its_exact_interval(
+    lab: Any, good: int, outcome: Outcome, reason: str
+) -> None:
+    verdict, asked = lab.drive(
+        lab.only(RATE), lambda request: lab.says("yes" if int(name_of(request)[7:]) <= good else "no")
+    )
     assert (verdict.outcome, verdict.reason, len(asked)) == (outcome, reason, 8)
     assert verdict.values["rate"] == good / 8
     assert verdict.facts["samples"] == [1] * good + [0] * (8 - good)
@@ -142,7 +157,9 @@ def test_a_sample_that_is_cut_can_not_tell(lab: Any) -> None:
 def test_a_script_sends_back_what_the_endpoint_sent(lab: Any) -> None:
     def endpoint(request: Request) -> Any:
         if name_of(request) == "call":
-            return lab.says(None, calls=[("f", '{"a": 1}', "id-1"), ("g", "{}", "id-2")], reasoning="hm", field="reasoning")
+            return lab.says(
+                None, calls=[("f", '{"a": 1}', "id-1"), ("g", "{}", "id-2")], reasoning="hm", field="reasoning"
+            )
         return lab.says("done")
 
     verdict, asked = lab.drive(lab.only(SCRIPT), endpoint)

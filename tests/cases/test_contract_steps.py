@@ -53,7 +53,11 @@ def test_a_refusal_whose_sibling_was_not_answered_proves_nothing(play: Play, con
 
 
 def test_an_accepted_invalid_request_fails_after_one_more_sample(play: Play) -> None:
-    assert play("refused", "answer", "answer") == (Outcome.FAIL, "invalid-request-accepted", ["probe", "control", "confirm"])
+    assert play("refused", "answer", "answer") == (
+        Outcome.FAIL,
+        "invalid-request-accepted",
+        ["probe", "control", "confirm"],
+    )
 
 
 def test_accepted_once_and_refused_once_is_still_a_completion_that_should_not_be(play: Play) -> None:
@@ -61,7 +65,9 @@ def test_accepted_once_and_refused_once_is_still_a_completion_that_should_not_be
 
 
 @pytest.mark.parametrize("control", ["refusal", "crash", "closed", "unpaid"])
-def test_a_valid_request_refused_by_an_endpoint_that_refuses_the_plainest_one_too_is_no_verdict(play: Play, control: str) -> None:
+def test_a_valid_request_refused_by_an_endpoint_that_refuses_the_plainest_one_too_is_no_verdict(
+    play: Play, control: str
+) -> None:
     assert play("answered", "refusal", "refusal", control=control)[:2] == (Outcome.INCONCLUSIVE, "control-not-answered")
 
 
@@ -80,9 +86,14 @@ def test_another_status_counts_as_a_refusal_only_where_the_case_names_it(play: P
     assert play("refused", "not-found")[:2] == (Outcome.INCONCLUSIVE, "route")
 
 
-@pytest.mark.parametrize(("crash", "reason"), [("crash", "reproducible-500"), ("bad-gateway", "reproducible-500"), ("reset", "reproducible-cut")])
+@pytest.mark.parametrize(
+    ("crash", "reason"),
+    [("crash", "reproducible-500"), ("bad-gateway", "reproducible-500"), ("reset", "reproducible-cut")],
+)
 @pytest.mark.parametrize("expect", ["answered", "refused", "either"])
-def test_three_crashes_of_three_between_answered_controls_fail(play: Play, crash: str, reason: str, expect: str) -> None:
+def test_three_crashes_of_three_between_answered_controls_fail(
+    play: Play, crash: str, reason: str, expect: str
+) -> None:
     outcome, code, purposes = play(expect, *[crash] * 3)
     assert (outcome, code) == (Outcome.FAIL, reason)
     assert purposes.count("between") == 3
@@ -111,7 +122,9 @@ def test_either_passes_with_an_answer_and_with_a_refusal(play: Play) -> None:
 
 
 @pytest.mark.parametrize("control", ["refusal", "crash", "closed", "html", "unpaid"])
-def test_a_refusal_that_is_allowed_proves_nothing_either_where_its_sibling_was_not_answered(play: Play, control: str) -> None:
+def test_a_refusal_that_is_allowed_proves_nothing_either_where_its_sibling_was_not_answered(
+    play: Play, control: str
+) -> None:
     assert play("either", "refusal", control=control)[:2] == (Outcome.INCONCLUSIVE, "control-not-answered")
 
 
@@ -151,7 +164,9 @@ def test_a_failed_check_whose_confirmation_never_came_is_inconclusive(lab: Any) 
 
 
 def test_a_check_that_cannot_see_is_inconclusive_and_not_confirmed(lab: Any) -> None:
-    verdict, asked = lab.drive(lab.case(checks={"stops-before": "delta"}), lambda request: lab.says("al", finish="length"))
+    verdict, asked = lab.drive(
+        lab.case(checks={"stops-before": "delta"}), lambda request: lab.says("al", finish="length")
+    )
     assert (verdict.outcome, verdict.reason, len(asked)) == (Outcome.INCONCLUSIVE, "cut-before-stop", 1)
     shown, _ = lab.drive(lab.case(checks={"stops-before": "delta"}), lambda request: lab.says("alpha delta"))
     assert (shown.outcome, shown.reason) == (Outcome.FAIL, "stop-ignored")
@@ -163,7 +178,9 @@ def test_what_is_not_claimed_is_skipped_without_a_request(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("expect", ["answered", "refused", "either"])
-def test_every_sequence_of_answers_ends_in_a_verdict_and_pass_or_fail_needs_an_observation(play: Play, expect: str) -> None:
+def test_every_sequence_of_answers_ends_in_a_verdict_and_pass_or_fail_needs_an_observation(
+    play: Play, expect: str
+) -> None:
     for names in product(ANSWERS, repeat=3):
         outcome, _, _ = play(expect, *names, *["answer"] * 9)
         if outcome in (Outcome.PASS, Outcome.FAIL):

@@ -9,11 +9,21 @@ import pytest
 from kvv.cases.contract.crashes import CrashRate
 from kvv.core import FaultKind, Outcome, Verdict
 
-CRASH = Verdict(case="errors/deep", sample=0, outcome=Outcome.FAIL, reason="reproducible-cut", detail="3 of 3", facts={"asked": 3, "crashed": 3})
+CRASH = Verdict(
+    case="errors/deep",
+    sample=0,
+    outcome=Outcome.FAIL,
+    reason="reproducible-cut",
+    detail="3 of 3",
+    facts={"asked": 3, "crashed": 3},
+)
 
 
 def others(n: int, crashed: int) -> list[Verdict]:
-    return [Verdict(case=f"c/{i}", sample=0, outcome=Outcome.PASS, facts={"asked": 1, "crashed": int(i < crashed)}) for i in range(n)]
+    return [
+        Verdict(case=f"c/{i}", sample=0, outcome=Outcome.PASS, facts={"asked": 1, "crashed": int(i < crashed)})
+        for i in range(n)
+    ]
 
 
 def test_a_crash_in_an_otherwise_quiet_run_stands() -> None:

@@ -22,7 +22,9 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
     assert ran.code == 0, ran.said
     assert ran.out.startswith("PASS, ")
     assert str(ran.folder) in ran.out
-    assert {path.name for path in ran.folder.iterdir()} - {"swebench"} == FILES  # its predictions, where there is a sandbox
+    assert {path.name for path in ran.folder.iterdir()} - {
+        "swebench"
+    } == FILES  # its predictions, where there is a sandbox
     assert len(ran.folder.name) < 100
     assert not set(ran.folder.name) & set(":/\\ ")
     report = ran.report
@@ -62,7 +64,10 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
         (["run", "--header-env", "X-Key=NOT_SET"], "NOT_SET"),
         (["run", "--extra-body", "{"], "--extra-body"),
         (["check", "aime2025"], "is a benchmark"),
-        (["run", "--variant", "aime2025=x"], "--variant: wants V or SUITE=V[,SUITE=V], SUITE one of mmmu_pro, swebench, beam"),
+        (
+            ["run", "--variant", "aime2025=x"],
+            "--variant: wants V or SUITE=V[,SUITE=V], SUITE one of mmmu_pro, swebench, beam",
+        ),
         (["run", "--variant", "nosuite=x"], "SUITE one of mmmu_pro, swebench, beam"),
         (["run", "--variant", "beam="], "--variant"),
         (["run", "--variant", "beam=nope"], "beam has no variant 'nope'"),
@@ -95,7 +100,9 @@ def test_the_main_job_passes_on_the_shipped_fixtures_and_leaves_a_whole_folder(k
         (["list", "cases", "--profile", "nobody"], "--profile"),
     ],
 )
-def test_bad_input_is_one_line_that_names_the_option_and_exit_code_2(arguments: list[str], words: str, kvv_cli: Any) -> None:
+def test_bad_input_is_one_line_that_names_the_option_and_exit_code_2(
+    arguments: list[str], words: str, kvv_cli: Any
+) -> None:
     ran = kvv_cli(*arguments)
     assert ran.code == 2
     assert words in ran.err
@@ -122,7 +129,18 @@ def test_the_reported_hits_equal_the_servers_own_count(kvv_cli: Any, shared: Pat
     data = shared / "data/aime25/test.jsonl"
     key = canned(load_suite("aime2025").answer_key(load("aime2025", path=data)))
     with ReferenceServer(ReferenceConfig(answers=key, accuracy=0.8, seed=7)) as server:
-        ran = kvv_cli("run", "aime2025", "--data", f"aime2025={data}", "--samples", "4", "--base-url", server.base_url, "--model", "kimi-k3")
+        ran = kvv_cli(
+            "run",
+            "aime2025",
+            "--data",
+            f"aime2025={data}",
+            "--samples",
+            "4",
+            "--base-url",
+            server.base_url,
+            "--model",
+            "kimi-k3",
+        )
         counted = server.stats()["answers"]["aime2025"]
     row = ran.row("aime2025")
     assert (counted["asked"], row["n_planned"], row["n_concluded"]) == (120, 120, 120)
@@ -132,21 +150,32 @@ def test_the_reported_hits_equal_the_servers_own_count(kvv_cli: Any, shared: Pat
 
 def test_recorded_results_give_the_golden_confusion_and_name_every_failure(kvv_cli: Any, shared: Path) -> None:
     for who in ("official", "vendor"):
-        Path(f"{who}.jsonl").write_bytes(gzip.decompress((shared / f"data/tool_calls/results_{who}_256.jsonl.gz").read_bytes()))
+        Path(f"{who}.jsonl").write_bytes(
+            gzip.decompress((shared / f"data/tool_calls/results_{who}_256.jsonl.gz").read_bytes())
+        )
     requests = str(shared / "data/tool_calls/requests_256.jsonl")
-    first = kvv_cli("import", "k2vv", "official.jsonl", "--requests", requests, "--as-reference", "ref.jsonl", out=Path("a"))
-    second = kvv_cli("import", "k2vv", "vendor.jsonl", "--requests", requests, "--reference", "ref.jsonl", out=Path("b"))
+    first = kvv_cli(
+        "import", "k2vv", "official.jsonl", "--requests", requests, "--as-reference", "ref.jsonl", out=Path("a")
+    )
+    second = kvv_cli(
+        "import", "k2vv", "vendor.jsonl", "--requests", requests, "--reference", "ref.jsonl", out=Path("b")
+    )
     assert "Traceback" not in first.said + second.said
     breakdown = second.row("toolcall", "trigger_f1")["breakdown"]
     assert [breakdown[name] for name in ("tp", "fp", "fn", "tn")] == [207, 11, 19, 19]
     assert round(second.row("toolcall", "trigger_f1")["value"], 4) == 0.9324
-    for ran, valid, n, classes in ((first, 222, 226, {"arguments-not-json": 2, "schema-mismatch": 2}), (second, 217, 218, {"schema-mismatch": 1})):
+    for ran, valid, n, classes in (
+        (first, 222, 226, {"arguments-not-json": 2, "schema-mismatch": 2}),
+        (second, 217, 218, {"schema-mismatch": 1}),
+    ):
         row = ran.row("toolcall", "schema_accuracy")
         assert (round(row["value"] * n), row["n_concluded"]) == (valid, n)
         assert {name: count for name, count in row["breakdown"]["failures"].items() if count} == classes
 
 
-def test_a_run_becomes_a_reference_that_the_same_endpoint_passes_and_a_worse_one_fails(kvv_cli: Any, tmp_path: Path) -> None:
+def test_a_run_becomes_a_reference_that_the_same_endpoint_passes_and_a_worse_one_fails(
+    kvv_cli: Any, tmp_path: Path
+) -> None:
     from kvv.execution.answer_key import canned, keyed_suites
 
     key = canned(keyed_suites({}))
@@ -168,7 +197,9 @@ def test_a_run_becomes_a_reference_that_the_same_endpoint_passes_and_a_worse_one
 
 def test_what_one_case_was_asked_and_answered_can_be_shown_and_exported(kvv_cli: Any) -> None:
     with ReferenceServer(ReferenceConfig(faults=("A05",))) as server:
-        ran = kvv_cli("run", "params", "--case", "params/rejected/*", "--base-url", server.base_url, "--model", "kimi-k3")
+        ran = kvv_cli(
+            "run", "params", "--case", "params/rejected/*", "--base-url", server.base_url, "--model", "kimi-k3"
+        )
     assert ran.code == 1
     failed = next(check["id"] for check in ran.report["checks"] if check["verdict"] == "fail")
     shown = kvv_cli("show", failed, "--run", str(ran.folder), "--export", "exported")
@@ -190,7 +221,9 @@ def test_a_fixture_run_that_was_cut_resumes_without_a_count_to_be_equal_to(kvv_c
     assert resumed.code == 3
 
 
-def test_inside_github_actions_a_run_annotates_and_writes_the_step_summary(kvv_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inside_github_actions_a_run_annotates_and_writes_the_step_summary(
+    kvv_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))

@@ -26,13 +26,17 @@ def commands(text: str) -> list[list[str]]:
     """The kvv lines of a shell text, with variables and expressions replaced by plain words."""
     text = re.sub(r"\$\{\{.*?\}\}/", "1/", text)
     text = re.sub(r"\$\(\(.*?\)\)", "1", re.sub(r"\$\{\{.*?\}\}", "1", text))
-    found = re.findall(r"(?:^|[\s(])(kvv (?:run|gate|report|history|merge|baseline|compare) [^|\n`)#>]*)", text, re.MULTILINE)
+    found = re.findall(
+        r"(?:^|[\s(])(kvv (?:run|gate|report|history|merge|baseline|compare) [^|\n`)#>]*)", text, re.MULTILINE
+    )
     return [shlex.split(re.sub(r"\$\w+|\"\$\w+\"", "x", line))[1:] for line in found]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_command_in_an_example_is_one_of_ours(name: str) -> None:
-    text = "\n".join(line for line in (DOCS / name).read_text("utf-8").splitlines() if not line.lstrip().startswith("#"))
+    text = "\n".join(
+        line for line in (DOCS / name).read_text("utf-8").splitlines() if not line.lstrip().startswith("#")
+    )
     found = commands(text)
     assert found
     for command in found:
@@ -97,7 +101,9 @@ esac
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
 def test_the_nightly_script_measures_once_and_ends_as_the_gate_says(tmp_path: Path, code: int) -> None:
     environment = fake_kvv(tmp_path / "bin", str(code))
-    ran = subprocess.run(["sh", str(DOCS / "nightly.sh"), str(tmp_path)], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        ["sh", str(DOCS / "nightly.sh"), str(tmp_path)], env=environment, capture_output=True, text=True, check=False
+    )
     calls = (tmp_path / "bin/calls").read_text("utf-8").splitlines()
     assert ran.returncode == code, ran.stderr
     assert [call.split()[0] for call in calls] == ["run", "gate", "report", "history"]

@@ -1,4 +1,6 @@
-"""How a command begins and ends: what it imports before it knows that it is needed, and what a signal finds at any moment."""
+"""How a command begins and ends: what it imports before it knows that it is needed, and what a signal finds at any
+moment.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def imported_by(*arguments: str) -> set[str]:
         "except SystemExit: pass\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
     )
-    ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
     return set(json.loads(ended.stderr.splitlines()[-1]))
 
 
@@ -86,7 +90,9 @@ MOMENTS = [
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("module", "name"), MOMENTS)
-def test_a_signal_at_any_moment_is_one_line_and_exit_code_130(module: str, name: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_at_any_moment_is_one_line_and_exit_code_130(
+    module: str, name: str, number: signal.Signals, tmp_path: Path
+) -> None:
     code = STOPPED.format(module=module, name=name, number=int(number))
     command = [sys.executable, "-c", code, "run", "ocrbench", "--limit", "1", "--out", str(tmp_path), "-q"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -127,7 +133,10 @@ def test_a_program_may_call_the_command_line_from_another_thread() -> None:
 def test_a_run_that_was_stopped_says_how_to_go_on_even_when_quiet(kvv_cli: Any) -> None:
     ran = kvv_cli("run", "ocrbench", "--max-requests", "5", "-q")
     assert ran.code == 5
-    assert ran.err.splitlines()[-1] == f"kvv: stopped (max-requests); continue with: kvv resume {ran.folder} --max-requests MORE"
+    assert (
+        ran.err.splitlines()[-1]
+        == f"kvv: stopped (max-requests); continue with: kvv resume {ran.folder} --max-requests MORE"
+    )
     ended = kvv_cli("run", "ocrbench", "--limit", "1", "-q")
     assert "continue with" not in ended.said
 
@@ -151,12 +160,19 @@ COMMAND = f"{sys.executable} -c 'import sys; from kvv.cli.main import main; sys.
 
 def in_bash(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, errors="replace"
+        ["bash", "-o", "pipefail", "-c", line],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        errors="replace",
     )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
-@pytest.mark.parametrize("closing", [">/dev/full", "2>/dev/full", ">&-", "2>&-", "<&- >&- 2>&-", "| head -c 1 >/dev/null", "2>&1 | true"])
+@pytest.mark.parametrize(
+    "closing", [">/dev/full", "2>/dev/full", ">&-", "2>&-", "<&- >&- 2>&-", "| head -c 1 >/dev/null", "2>&1 | true"]
+)
 def test_a_verdict_that_cannot_be_printed_is_still_the_exit_code(closing: str, tmp_path: Path) -> None:
     ended = in_bash(f"{COMMAND} run params --case 'params/omitted/*' --out {tmp_path} {closing}")
     assert ended.returncode == 0, ended.stderr
@@ -168,12 +184,17 @@ def test_a_verdict_that_cannot_be_printed_is_still_the_exit_code(closing: str, t
 
 @pytest.fixture(scope="module")
 def failed_and_passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two runs whose readers went away at once: one of an endpoint that takes what it must refuse, one of a good one."""
+    """Two runs whose readers went away at once: one of an endpoint that takes what it must refuse, one of a good
+    one.
+    """
     folders = []
     for fault, code in (((ReferenceConfig(faults=("A05",))), 1), (ReferenceConfig(), 0)):
         out = tmp_path_factory.mktemp("out")
         with ReferenceServer(fault) as server:
-            line = f"{COMMAND} run params --case 'params/*/temperature*' --base-url {server.base_url} --model kimi-k3 --out {out} 2>&1 | true"
+            line = (
+                f"{COMMAND} run params --case 'params/*/temperature*' --base-url {server.base_url} --model kimi-k3"
+                f" --out {out} 2>&1 | true"
+            )
             assert in_bash(line).returncode == code
         (report,) = out.glob("*/report.json")
         assert (report.parent / "report.html").is_file()
@@ -195,16 +216,28 @@ def failed_and_passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, P
         ("--help", 0),
     ],
 )
-def test_every_verb_keeps_its_exit_code_when_nobody_reads(words: str, code: int, failed_and_passed: tuple[Path, Path]) -> None:
+def test_every_verb_keeps_its_exit_code_when_nobody_reads(
+    words: str, code: int, failed_and_passed: tuple[Path, Path]
+) -> None:
     failed, passed = failed_and_passed
     ended = in_bash(f"set -f; {COMMAND} {words.format(failed=failed, passed=passed)} 2>&1 | true")
-    assert (ended.returncode, "Traceback" in ended.stderr, "Exception ignored" in ended.stderr) == (code, False, False), ended.stderr
+    assert (ended.returncode, "Traceback" in ended.stderr, "Exception ignored" in ended.stderr) == (
+        code,
+        False,
+        False,
+    ), ended.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_a_character_that_the_terminal_cannot_print_is_escaped(encoding: str, failed_and_passed: tuple[Path, Path]) -> None:
+def test_a_character_that_the_terminal_cannot_print_is_escaped(
+    encoding: str, failed_and_passed: tuple[Path, Path]
+) -> None:
     failed, passed = failed_and_passed
-    for words, code in ((f"compare {failed} {passed}", 0), (f"report {failed} --format md", 0), ("list cases --json", 0)):
+    for words, code in (
+        (f"compare {failed} {passed}", 0),
+        (f"report {failed} --format md", 0),
+        ("list cases --json", 0),
+    ):
         ended = in_bash(f"{COMMAND} {words}", PYTHONIOENCODING=encoding)
         assert (ended.returncode, "internal error" in ended.stderr) == (code, False), ended.stderr
     assert json.loads(ended.stdout)

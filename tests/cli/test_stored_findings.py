@@ -67,7 +67,9 @@ def test_every_finding_of_a_rule_is_listed_with_its_exchange_frame_and_bytes(fou
         assert len({entry["exchange"] + str(entry["attempt"]) for entry in listed}) == group["exchanges"]
         assert {entry["rule"] for entry in listed} == {group["rule"]}
         with Store.open(found.folder / "store.sqlite", read_only=True) as store:
-            kept = {(stored.exchange.identity.key, stored.exchange.attempt): stored.exchange for stored in store.exchanges()}
+            kept = {
+                (stored.exchange.identity.key, stored.exchange.attempt): stored.exchange for stored in store.exchanges()
+            }
         for entry in listed:
             exchange = kept[entry["exchange"], entry["attempt"]]
             if entry["frame"] is not None:
@@ -82,7 +84,11 @@ def test_every_finding_of_a_rule_is_listed_with_its_exchange_frame_and_bytes(fou
 
 def test_a_pattern_lists_several_rules_and_a_run_may_be_named_either_way(found: Any, kvv_cli: Any) -> None:
     total = sum(group["count"] for group in found.report["findings"])
-    for arguments in ((str(found.folder),), ("--run", str(found.folder)), (found.folder.name, "--out", str(found.root))):
+    for arguments in (
+        (str(found.folder),),
+        ("--run", str(found.folder)),
+        (found.folder.name, "--out", str(found.root)),
+    ):
         assert len(json.loads(kvv_cli("show", *arguments, "--rule", "*", "--json").out)) == total
 
 
@@ -98,10 +104,21 @@ def test_a_rule_without_findings_names_those_that_have_some(found: Any, kvv_cli:
 
 
 @pytest.mark.parametrize("target", ["nowhere/at/all.jsonl", "."])
-def test_a_reference_that_cannot_be_written_is_refused_before_anything_is_sent(target: str, kvv_cli: Any, tmp_path: Path) -> None:
+def test_a_reference_that_cannot_be_written_is_refused_before_anything_is_sent(
+    target: str, kvv_cli: Any, tmp_path: Path
+) -> None:
     with ReferenceServer(ReferenceConfig()) as server:
         asked = server.stats()["requests"]
-        arguments = ("run", "aime2025", "--data", "aime2025=fixture", "--base-url", server.base_url, "--model", "kimi-k3")
+        arguments = (
+            "run",
+            "aime2025",
+            "--data",
+            "aime2025=fixture",
+            "--base-url",
+            server.base_url,
+            "--model",
+            "kimi-k3",
+        )
         ran = kvv_cli(*arguments, "--as-reference", target)
         assert ran.code == 2
         assert "--as-reference" in ran.err
@@ -111,7 +128,18 @@ def test_a_reference_that_cannot_be_written_is_refused_before_anything_is_sent(t
 
 def test_a_case_that_ended_in_our_own_error_is_asked_again_on_resuming_and_no_other(kvv_cli: Any) -> None:
     with ReferenceServer(ReferenceConfig()) as server:
-        ran = kvv_cli("run", "aime2025", "--data", "aime2025=fixture", "--samples", "1", "--base-url", server.base_url, "--model", "kimi-k3")
+        ran = kvv_cli(
+            "run",
+            "aime2025",
+            "--data",
+            "aime2025=fixture",
+            "--samples",
+            "1",
+            "--base-url",
+            server.base_url,
+            "--model",
+            "kimi-k3",
+        )
         with Store.open(ran.folder / "store.sqlite") as store:
             case, sample, verdict = next(iter(store.verdicts("aime2025")))
             store.put_verdict(replace(verdict, outcome=Outcome.ERROR, reason="harness-raised", values={}))
@@ -136,7 +164,9 @@ def test_a_case_that_ended_in_our_own_error_is_asked_again_on_resuming_and_no_ot
         {"status": 200, "body": b'{"object": "other"}'},
     ],
 )
-def test_what_is_odd_about_an_endpoint_that_never_answered_is_no_finding(how: dict[str, Any], kvv_cli: Any, silent: Any) -> None:
+def test_what_is_odd_about_an_endpoint_that_never_answered_is_no_finding(
+    how: dict[str, Any], kvv_cli: Any, silent: Any
+) -> None:
     with silent(**how) as url:
         ran = kvv_cli("check", "usage", "--base-url", url, "--model", "kimi-k3")
     assert ran.code in (2, 3)

@@ -76,7 +76,10 @@ def test_every_command_names_a_plugin_that_cannot_be_imported_and_goes_on(
     install(place, "gone", "[kvv.suites]\nelsewhere = module_that_does_not_exist:Suite\n")
     done = kvv(place, *arguments)
     assert done.returncode == 0, done.stderr
-    why = "plug-in 'elsewhere' (module_that_does_not_exist:Suite): ModuleNotFoundError: No module named 'module_that_does_not_exist'"
+    why = (
+        "plug-in 'elsewhere' (module_that_does_not_exist:Suite): ModuleNotFoundError: No module named"
+        " 'module_that_does_not_exist'"
+    )
     assert warnings(done) == [f"warning: skipped {why}"]
     assert "Traceback" not in done.stderr
     if arguments[0] == "list":

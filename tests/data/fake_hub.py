@@ -1,4 +1,6 @@
-"""A loopback server that speaks as much of the hub's protocol as the libraries need to load and to fetch one small data set."""
+"""A loopback server that speaks as much of the hub's protocol as the libraries need to load and to fetch one small data
+set.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ def serve(repo: str, files: Mapping[str, bytes]) -> Iterator[FakeHub]:
             self._answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
         def _entry(self, name: str) -> dict[str, object]:
-            return {"type": "file", "path": name, "size": len(files[name]), "oid": hashlib.sha1(files[name]).hexdigest()}  # noqa: S324 as git does
+            return {
+                "type": "file",
+                "path": name,
+                "size": len(files[name]),
+                "oid": hashlib.sha1(files[name]).hexdigest(),  # noqa: S324 as git does
+            }
 
         def do_GET(self) -> None:
             path = unquote(urlsplit(self.path).path)
@@ -50,7 +57,17 @@ def serve(repo: str, files: Mapping[str, bytes]) -> Iterator[FakeHub]:
                 self._json([self._entry(name) for name in files])
             elif path == f"/api/datasets/{repo}" or path.startswith(f"/api/datasets/{repo}/revision/"):
                 siblings = [{"rfilename": name} for name in files]
-                self._json({"id": repo, "sha": COMMIT, "siblings": siblings, "private": False, "tags": [], "downloads": 0, "likes": 0})
+                self._json(
+                    {
+                        "id": repo,
+                        "sha": COMMIT,
+                        "siblings": siblings,
+                        "private": False,
+                        "tags": [],
+                        "downloads": 0,
+                        "likes": 0,
+                    }
+                )
             elif path.startswith(f"/datasets/{repo}/resolve/") and path.split("/", 5)[-1].split("/", 1)[-1] in files:
                 body = files[path.split("/", 5)[-1].split("/", 1)[-1]]
                 self._answer(200, body, {"ETag": f'"{hashlib.sha1(body).hexdigest()}"', "Accept-Ranges": "bytes"})  # noqa: S324 as git does

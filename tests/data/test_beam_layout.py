@@ -49,9 +49,14 @@ def probing(questions: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def batches(messages: list[dict[str, str]]) -> list[dict[str, Any]]:
     """The official form of a conversation: batches of turns of messages."""
-    turns = [[{"id": n, **message} for n, message in enumerate(messages[at : at + 2])] for at in range(0, len(messages), 2)]
+    turns = [
+        [{"id": n, **message} for n, message in enumerate(messages[at : at + 2])] for at in range(0, len(messages), 2)
+    ]
     half = len(turns) // 2
-    return [{"batch_number": n, "time_anchor": "March-15-2024", "turns": part} for n, part in enumerate((turns[:half], turns[half:]), 1)]
+    return [
+        {"batch_number": n, "time_anchor": "March-15-2024", "turns": part}
+        for n, part in enumerate((turns[:half], turns[half:]), 1)
+    ]
 
 
 def official_folder(rows: list[dict[str, Any]], root: Path, size: str) -> Path:
@@ -60,7 +65,9 @@ def official_folder(rows: list[dict[str, Any]], root: Path, size: str) -> Path:
         (folder / "probing_questions").mkdir(parents=True)
         (folder / "chat.json").write_text(json.dumps(batches(row["messages"])), "utf-8")
         (folder / "chat_trunecated.json").write_text("[]", "utf-8")  # the shortened copy is not read
-        (folder / "probing_questions" / "probing_questions.json").write_text(json.dumps(probing(row["questions"])), "utf-8")
+        (folder / "probing_questions" / "probing_questions.json").write_text(
+            json.dumps(probing(row["questions"])), "utf-8"
+        )
     return root
 
 
@@ -72,7 +79,10 @@ def fixture_rows() -> list[dict[str, Any]]:
 def bare(rows: Any) -> list[Any]:
     """Rows without the fixture's own columns and without the size, which is a matter of names."""
     own = ("right", "wrong")
-    return [(row["chat_id"], row["messages"], [{k: v for k, v in q.items() if k not in own} for q in row["questions"]]) for row in rows]
+    return [
+        (row["chat_id"], row["messages"], [{k: v for k, v in q.items() if k not in own} for q in row["questions"]])
+        for row in rows
+    ]
 
 
 def test_the_fixture_asks_all_ten_abilities_of_two_conversations(fixture_rows: list[dict[str, Any]]) -> None:
@@ -89,7 +99,14 @@ def test_the_question_files_have_the_published_checksums(size: str, shared: Path
     for question in known:
         asked[question["chat_id"]].append(question)
     chat = [{"role": "user", "content": "hello"}]
-    rows = from_hub([{"conversation_id": chat_id, "chat": chat, "probing_questions": repr(probing(qs))} for chat_id, qs in asked.items()], SPEC, "t")
+    rows = from_hub(
+        [
+            {"conversation_id": chat_id, "chat": chat, "probing_questions": repr(probing(qs))}
+            for chat_id, qs in asked.items()
+        ],
+        SPEC,
+        "t",
+    )
     assert questions_sha256(rows) == SHA256[size]
     assert len(question_lines(rows)) == BYTES[size]
 
@@ -133,7 +150,9 @@ def test_every_form_gives_the_same_rows(fixture_rows: list[dict[str, Any]], tmp_
     pq.write_table(pa.Table.from_pylist(columns), tmp_path / "lists.parquet")
     saved = tmp_path / "saved"
     datasets.DatasetDict({"100K": datasets.Dataset.from_list(columns)}).save_to_disk(str(saved))
-    on_disk = [read_beam(path, SPEC).rows for path in (tmp_path / "literals.parquet", tmp_path / "lists.parquet", saved)]
+    on_disk = [
+        read_beam(path, SPEC).rows for path in (tmp_path / "literals.parquet", tmp_path / "lists.parquet", saved)
+    ]
     for rows in (folders, hub, literal, file, *on_disk):
         assert bare(rows) == expected(fixture_rows)
 
@@ -149,9 +168,17 @@ def expected(rows: list[dict[str, Any]]) -> list[Any]:
 
 
 def test_ten_million_tokens_come_as_numbered_plans() -> None:
-    chat = [{"plan-10": [[{"role": "user", "content": "last"}]], "plan-2": [[{"role": "user", "content": "second"}]], "plan-1": None}]
+    chat = [
+        {
+            "plan-10": [[{"role": "user", "content": "last"}]],
+            "plan-2": [[{"role": "user", "content": "second"}]],
+            "plan-1": None,
+        }
+    ]
     question = {"question": "q", "answer": "a", "rubric": ["r"]}
-    (row,) = from_hub([{"conversation_id": 7, "chat": chat, "probing_questions": {"abstention": [question]}}], SPEC, "hub")
+    (row,) = from_hub(
+        [{"conversation_id": 7, "chat": chat, "probing_questions": {"abstention": [question]}}], SPEC, "hub"
+    )
     assert [message["content"] for message in row["messages"]] == ["second", "last"]
     assert row["chat_id"] == "7"
 
@@ -172,7 +199,13 @@ def written(folder: Path, **files: bytes) -> Path:
 
 
 CHAT = json.dumps({"chat_id": "1", "messages": [{"role": "user", "content": "hi"}]}).encode() + b"\n"
-QUESTION: dict[str, Any] = {"chat_id": "1", "question_type": "abstention", "question_index": 0, "question": "q", "gold_answer": "a"}
+QUESTION: dict[str, Any] = {
+    "chat_id": "1",
+    "question_type": "abstention",
+    "question_index": 0,
+    "question": "q",
+    "gold_answer": "a",
+}
 QUESTION |= {"rubric": ["r"], "difficulty": ""}
 
 
@@ -200,7 +233,11 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     good = json.dumps(QUESTION).encode()
     packed = gzip.compress(CHAT * 50)
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
-    for chats, words in ((packed[:-20], "truncated"), (pointer, "Git LFS pointer"), (gzip.compress(b'{"chat_id": "1"}\n'), "no message")):
+    for chats, words in (
+        (packed[:-20], "truncated"),
+        (pointer, "Git LFS pointer"),
+        (gzip.compress(b'{"chat_id": "1"}\n'), "no message"),
+    ):
         folder = written(tmp_path / words.replace(" ", "-"), beam_questions__jsonl=good, beam_chats__jsonl__gz=chats)
         with pytest.raises(DataError, match=words):
             load("beam", path=folder)
@@ -240,7 +277,10 @@ def test_no_text_raises_anything_but_its_own_error(text: str) -> None:
         parse_literal(text)
 
 
-@pytest.mark.parametrize("text", ["__import__('os')", "1 + 1", "f'{1}'", "[" * 100_000, "{[]: 1}", "'open", "9" * 1_000, "[1 2]", r"'\U99999999'"])
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os')", "1 + 1", "f'{1}'", "[" * 100_000, "{[]: 1}", "'open", "9" * 1_000, "[1 2]", r"'\U99999999'"],
+)
 def test_code_and_excess_are_refused(text: str) -> None:
     with pytest.raises(LiteralError):
         parse_literal(text)

@@ -26,7 +26,13 @@ LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
 
 
 def spec(**columns: str) -> DatasetSpec:
-    return DatasetSpec(title="t", licence="l", source="s", fixture="f", columns=columns or {"problem": "string", "answer": "string", "id": "string"})
+    return DatasetSpec(
+        title="t",
+        licence="l",
+        source="s",
+        fixture="f",
+        columns=columns or {"problem": "string", "answer": "string", "id": "string"},
+    )
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -118,14 +124,18 @@ def test_every_format_gives_the_same_rows_and_digest(make: Any, tmp_path: Path) 
 
 def test_the_digest_follows_content_and_order_and_ignores_other_columns() -> None:
     digest = canonical_sha256(ROWS, ("problem", "answer", "id"))
-    assert digest == canonical_sha256([{"extra": 1, **dict(reversed(row.items()))} for row in ROWS], ("id", "problem", "answer"))
+    assert digest == canonical_sha256(
+        [{"extra": 1, **dict(reversed(row.items()))} for row in ROWS], ("id", "problem", "answer")
+    )
     assert digest != canonical_sha256(ROWS[::-1], ("problem", "answer", "id"))
     assert digest != canonical_sha256([{**ROWS[0], "answer": "00"}, *ROWS[1:]], ("problem", "answer", "id"))
     row = '{"a":"ü","b":1}\n'  # by hand: sorted keys, no spaces, a newline
     assert canonical_sha256([{"b": 1, "a": "ü", "c": 0}], "ab") == hashlib.sha256(row.encode()).hexdigest()
 
 
-def test_nothing_is_imported_and_no_socket_opened_for_local_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_imported_and_no_socket_opened_for_local_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a socket was opened")
 
@@ -133,8 +143,13 @@ def test_nothing_is_imported_and_no_socket_opened_for_local_rows(tmp_path: Path,
     load("aime2025", path=_jsonl(tmp_path))
     assert len(load("aime2025", fixture=True).rows) == 12
     heavy = "{'datasets', 'pandas', 'pyarrow'}"
-    code = f"import sys; from kvv.data import load; load('aime2025', fixture=True); print(sorted({heavy} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    code = (
+        f"import sys; from kvv.data import load; load('aime2025', fixture=True); print(sorted({heavy} &"
+        " set(sys.modules)))"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
 
 
 def test_the_fixture_is_a_complete_small_set() -> None:
@@ -169,15 +184,26 @@ def test_csv_cells_become_what_the_columns_say(tmp_path: Path) -> None:
 
 # --- what is broken ----------------------------------------------------------------------------------
 
-LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+LFS = (
+    "version https://git-lfs.github.com/spec/v1\noid"
+    " sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("a.jsonl", LINES + '{"problem": "p", "id": "x"}\n', "row 6: column 'answer' is missing"),
-        ("a.jsonl", LINES + '{"problem": "p", "answer": 7, "id": "x"}\n', "row 6: column 'answer' should be string, is int 7"),
-        ("a.jsonl", LINES + '{"problem": "p", "answer": null, "id": "x"}\n', "row 6: column 'answer' should be string, is NoneType"),
+        (
+            "a.jsonl",
+            LINES + '{"problem": "p", "answer": 7, "id": "x"}\n',
+            "row 6: column 'answer' should be string, is int 7",
+        ),
+        (
+            "a.jsonl",
+            LINES + '{"problem": "p", "answer": null, "id": "x"}\n',
+            "row 6: column 'answer' should be string, is NoneType",
+        ),
         ("a.jsonl", LINES + LINES, "row 6: id 'r0' stands already in row 1"),
         ("a.jsonl", LINES + '{"problem": \n', "line 6: not JSON"),
         ("a.jsonl", LINES + "[1]\n", "line 6: should be an object, is list"),
@@ -220,7 +246,9 @@ def test_what_is_broken_is_named_in_one_line(tmp_path: Path, name: str, content:
         ({"extra": {"\udc00": 1}}, "extra"),
     ],
 )
-def test_half_a_surrogate_pair_is_named_by_file_row_and_column(tmp_path: Path, bad: dict[str, Any], column: str) -> None:
+def test_half_a_surrogate_pair_is_named_by_file_row_and_column(
+    tmp_path: Path, bad: dict[str, Any], column: str
+) -> None:
     rows = [ROWS[0], {**ROWS[1], **bad}, {**ROWS[2], "problem": "\U0001f600 is a pair"}]
     lines = write(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     whole = write(tmp_path / "rows.json", json.dumps(rows))
@@ -266,10 +294,17 @@ def test_a_broken_file_inside_a_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_a_config_has_its_own_folder_and_parquet_goes_first(tmp_path: Path) -> None:
-    for place in ("vision/test-0.parquet", "standard/test-0.parquet", "standard/test.jsonl", "standard/train-0.parquet"):
+    for place in (
+        "vision/test-0.parquet",
+        "standard/test-0.parquet",
+        "standard/test.jsonl",
+        "standard/train-0.parquet",
+    ):
         write(tmp_path / place, "x")
     chosen = DatasetSpec(title="t", licence="l", source="s", fixture="f", columns={"a": "any"}, config="standard")
-    assert [path.relative_to(tmp_path).as_posix() for path in split_files(tmp_path, chosen)] == ["standard/test-0.parquet"]
+    assert [path.relative_to(tmp_path).as_posix() for path in split_files(tmp_path, chosen)] == [
+        "standard/test-0.parquet"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +316,9 @@ def test_a_config_has_its_own_folder_and_parquet_goes_first(tmp_path: Path) -> N
         (("refs.jsonl", "x/test.jsonl", "x/invalid.jsonl"), True, ["x/test.jsonl"]),
     ],
 )
-def test_files_of_any_name_are_read_only_where_none_has_the_splits(tmp_path: Path, names: tuple[str, ...], any_name: bool, chosen: list[str]) -> None:
+def test_files_of_any_name_are_read_only_where_none_has_the_splits(
+    tmp_path: Path, names: tuple[str, ...], any_name: bool, chosen: list[str]
+) -> None:
     for name in names:
         write(tmp_path / name, "x")
     wanted = DatasetSpec(title="t", licence="l", source="s", fixture="f", columns={"a": "any"}, any_name=any_name)

@@ -1,4 +1,6 @@
-"""The hub and offline copies, against a loopback server in its place: libraries read their switches at import, hence one process a test."""
+"""The hub and offline copies, against a loopback server in its place: libraries read their switches at import, hence
+one process a test.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +54,13 @@ use(small)
 
 
 def run(code: str, folder: Path, **environment: str) -> list[str]:
-    clean = {name: value for name, value in os.environ.items() if "proxy" not in name.lower() and not name.startswith("HF_")}
+    clean = {
+        name: value for name, value in os.environ.items() if "proxy" not in name.lower() and not name.startswith("HF_")
+    }
     env = {**clean, "HF_HOME": str(folder / "hf"), "KVV_CACHE": str(folder / "cache"), **environment}
-    done = subprocess.run([sys.executable, "-W", "error", "-c", PATCH + code], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PATCH + code], env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # neither progress bars nor the libraries' chatter where there is no terminal
     return done.stdout.splitlines()
@@ -62,7 +68,9 @@ def run(code: str, folder: Path, **environment: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """What three processes said: one with the hub, one told to stay offline, one after the hub has gone; and what the hub was asked."""
+    """What three processes said: one with the hub, one told to stay offline, one after the hub has gone; and what the
+    hub was asked.
+    """
 
     folder: Path
     endpoint: str
@@ -105,7 +113,15 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         offline = run(OFFLINE, folder, HF_ENDPOINT=hub.endpoint, HF_HUB_OFFLINE="1", KVV_CACHE=str(folder / "none"))
         asked_offline = list(hub.requests)
     alone = run(ALONE, folder, HF_ENDPOINT=hub.endpoint, KVV_CACHE=str(folder / "none"))
-    return Story(folder=folder, endpoint=hub.endpoint, online=online, offline=offline, alone=alone, asked=asked, asked_offline=asked_offline)
+    return Story(
+        folder=folder,
+        endpoint=hub.endpoint,
+        online=online,
+        offline=offline,
+        alone=alone,
+        asked=asked,
+        asked_offline=asked_offline,
+    )
 
 
 def test_the_hub_is_read_through_the_mirror_and_the_commit_is_named(story: Story) -> None:
@@ -116,7 +132,12 @@ def test_the_hub_is_read_through_the_mirror_and_the_commit_is_named(story: Story
 def test_a_copy_is_pulled_replaced_and_then_used(story: Story) -> None:
     assert story.online[1:3] == [f"True {COMMIT}", f"3 {COMMIT} math-ai/aime25"]
     manifest = json.loads((story.folder / "cache" / "datasets" / "aime2025" / MANIFEST).read_text())
-    assert (manifest["repo"], manifest["revision"], manifest["commit"], manifest["rows"]) == ("math-ai/aime25", "main", COMMIT, 3)
+    assert (manifest["repo"], manifest["revision"], manifest["commit"], manifest["rows"]) == (
+        "math-ai/aime25",
+        "main",
+        COMMIT,
+        3,
+    )
     assert manifest["endpoint"] == story.endpoint
     assert set(manifest["files"]) == {"test.jsonl", "README.md"}
 
@@ -183,7 +204,16 @@ def small_copy(folder: Path, files: Mapping[str, bytes] = FILES) -> Path:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     digest = canonical_sha256(ROWS, ROWS[0])
-    _write_manifest(folder, "aime2025", load_spec("aime2025"), asked="main", commit=COMMIT, mirror="http://user:canary@host/x", rows=3, digest=digest)
+    _write_manifest(
+        folder,
+        "aime2025",
+        load_spec("aime2025"),
+        asked="main",
+        commit=COMMIT,
+        mirror="http://user:canary@host/x",
+        rows=3,
+        digest=digest,
+    )
     return folder
 
 

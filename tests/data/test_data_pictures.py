@@ -1,4 +1,6 @@
-"""Image columns: rows hold references, the bytes stay on disk, and what is wrong with a picture is one line with file and row."""
+"""Image columns: rows hold references, the bytes stay on disk, and what is wrong with a picture is one line with file
+and row.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,16 @@ def spec(**fields: Any) -> DatasetSpec:
 
 def png(seed: int = 0, size: int = 12) -> bytes:
     buffer = io.BytesIO()
-    Image.frombytes("L", (size, size), hashlib.shake_128(bytes([seed % 256, seed // 256])).digest(size * size)).save(buffer, "PNG", compress_level=1)
+    Image.frombytes("L", (size, size), hashlib.shake_128(bytes([seed % 256, seed // 256])).digest(size * size)).save(
+        buffer, "PNG", compress_level=1
+    )
     return buffer.getvalue()
 
 
 def parquet(folder: Path, pictures: list[bytes], name: str = "test.parquet", **how: Any) -> Path:
-    rows = [{"id": str(n), "image": {"bytes": data, "path": f"{n}.png"}, "other": None} for n, data in enumerate(pictures)]
+    rows = [
+        {"id": str(n), "image": {"bytes": data, "path": f"{n}.png"}, "other": None} for n, data in enumerate(pictures)
+    ]
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     table = pa.Table.from_pylist(rows, schema=pa.schema([("id", pa.string()), ("image", kind), ("other", kind)]))
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +61,13 @@ def failure(path: Path, wanted: DatasetSpec | None = None) -> str:
 
 def body(*pictures: Picture) -> dict[str, Any]:
     parts = [{"type": "image_url", "image_url": {"url": picture}} for picture in pictures]
-    return {"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": [*parts, {"type": "text", "text": "?"}]}]}
+    return {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": [*parts, {"type": "text", "text": "?"}]},
+        ],
+    }
 
 
 def shown(sent: Any) -> list[bytes]:
@@ -118,13 +130,21 @@ def test_the_official_json_stands_beside_its_folder_of_pictures(tmp_path: Path) 
     wanted = load_spec("ocrbench")
     (tmp_path / "OCRBench_Images/IIIT5K").mkdir(parents=True)
     (tmp_path / "OCRBench_Images/IIIT5K/1.png").write_bytes(png())
-    row = {"dataset_name": "IIIT5K", "id": 7, "image_path": "IIIT5K/1.png", "question": "what is written in the image?", "answers": "CENTRE"}
+    row = {
+        "dataset_name": "IIIT5K",
+        "id": 7,
+        "image_path": "IIIT5K/1.png",
+        "question": "what is written in the image?",
+        "answers": "CENTRE",
+    }
     (tmp_path / "OCRBench.json").write_text(json.dumps([{**row, "type": "Regular Text Recognition"}]))
     for place in (tmp_path, tmp_path / "OCRBench.json"):
         rows = read_path(place, wanted)
         check_rows(rows, wanted, "x")
         assert (rows[0]["dataset"], rows[0]["answer"], rows[0]["image"].width) == ("IIIT5K", ["CENTRE"], 12)
-    assert questions_note(rows, wanted) == "; questions other than in the official OCRBench.json (MultimodalOCR 794c36d)"
+    assert (
+        questions_note(rows, wanted) == "; questions other than in the official OCRBench.json (MultimodalOCR 794c36d)"
+    )
 
 
 # --- what is wrong ---------------------------------------------------------------------------------
@@ -206,7 +226,9 @@ def test_a_picture_is_sent_in_its_own_form() -> None:
     sent = shown(with_pictures(body(picture, jpeg), shelf))
     assert sent[0].startswith(b"\x89PNG")
     assert sent[1].startswith(b"\xff\xd8")
-    assert sent_digest(jpeg, shelf) == hashlib.sha256(sent[1]).hexdigest() != sent_digest(picture, shelf) == picture.digest
+    assert (
+        sent_digest(jpeg, shelf) == hashlib.sha256(sent[1]).hexdigest() != sent_digest(picture, shelf) == picture.digest
+    )
 
 
 def test_a_file_that_changed_after_it_was_read_is_not_sent(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ P, F, I, S, E = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP, 
 
 
 def finding(level: Level = Level.MUST, rule: str = "stream/done", area: Area = Area.STREAMING) -> FindingGroup:
-    return FindingGroup(rule=rule, area=area, level=level, kind=FindingKind.BREAKS_CLIENTS, count=3, exchanges=2, message="no [DONE]")
+    return FindingGroup(
+        rule=rule, area=area, level=level, kind=FindingKind.BREAKS_CLIENTS, count=3, exchanges=2, message="no [DONE]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,20 +117,33 @@ def test_a_should_finding_shows_and_gates_only_under_strict(bench: Any, strict: 
 
 
 def test_a_policy_can_raise_rules_and_cases_to_must(bench: Any) -> None:
-    cases = [bench.case("params/a", "params"), bench.case("stream/p0.5/ids", "stream", level=Level.MAY, outcome=F, area=Area.STREAMING)]
+    cases = [
+        bench.case("params/a", "params"),
+        bench.case("stream/p0.5/ids", "stream", level=Level.MAY, outcome=F, area=Area.STREAMING),
+    ]
     assert bench.decide(cases, {"must": ["*p0*"]}).areas["streaming"] is F
-    decision = bench.decide(cases[:1], {"must": ["*p0*"]}, findings=[finding(Level.SHOULD, "stream/p0.2"), finding(Level.SHOULD, "stream/p1.2")])
+    decision = bench.decide(
+        cases[:1],
+        {"must": ["*p0*"]},
+        findings=[finding(Level.SHOULD, "stream/p0.2"), finding(Level.SHOULD, "stream/p1.2")],
+    )
     assert decision.areas["streaming"] is F
     assert [f.level for f in decision.findings] == [Level.MUST, Level.SHOULD]
 
 
 def test_a_required_suite_that_was_skipped_leaves_the_run_inconclusive(bench: Any) -> None:
-    suites = [SuiteRun(id="params", kind=SuiteKind.CONTRACT), SuiteRun(id="beam", kind=SuiteKind.BENCHMARK, skipped="no judge")]
+    suites = [
+        SuiteRun(id="params", kind=SuiteKind.CONTRACT),
+        SuiteRun(id="beam", kind=SuiteKind.BENCHMARK, skipped="no judge"),
+    ]
     cases = [bench.case("params/a", "params")]
     assert bench.decide(cases, suites=suites).outcome is P
     decision = bench.decide(cases, {"required": {"suites": ["params", "beam", "ocrbench"]}}, suites=suites)
     assert decision.outcome is I
-    assert decision.why == ("required-suite-missing: beam (no judge)", "required-suite-missing: ocrbench (not selected)")
+    assert decision.why == (
+        "required-suite-missing: beam (no judge)",
+        "required-suite-missing: ocrbench (not selected)",
+    )
 
 
 def test_a_required_area_that_nothing_decides_leaves_the_run_inconclusive(bench: Any) -> None:
@@ -148,7 +163,10 @@ def test_the_coverage_sentence_says_what_was_skipped_and_why() -> None:
         SuiteRun(id="beam", kind=SuiteKind.BENCHMARK, skipped="no judge"),
         SuiteRun(id="swebench", kind=SuiteKind.BENCHMARK, skipped="no sandbox"),
     ]
-    assert coverage_sentence(suites, {f"s{i}" for i in range(4)}) == "4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)"
+    assert (
+        coverage_sentence(suites, {f"s{i}" for i in range(4)})
+        == "4 of 6 suites, skipped: beam (no judge), swebench (no sandbox)"
+    )
 
 
 def test_a_suite_of_which_nothing_was_asked_does_not_count_as_covered(bench: Any) -> None:
@@ -159,12 +177,18 @@ def test_a_suite_of_which_nothing_was_asked_does_not_count_as_covered(bench: Any
         bench.case("usage/a", "usage", outcome=I, reason="not-run"),
     ]
     decision = bench.decide(verdicts, suites=suites)
-    assert decision.coverage == "1 of 4 suites, skipped: tools (no tools here), vision (no case of it was chosen), not reached: usage"
+    assert (
+        decision.coverage
+        == "1 of 4 suites, skipped: tools (no tools here), vision (no case of it was chosen), not reached: usage"
+    )
     assert [suite.skipped for suite in decision.suites] == ["", "no tools here", "no case of it was chosen", ""]
 
 
 def test_a_required_suite_whose_every_case_was_skipped_is_missing(bench: Any) -> None:
-    verdicts = [bench.case("params/a", "params"), bench.case("tools/a", "tools", outcome=S, reason="not-claimed", detail="no tools here")]
+    verdicts = [
+        bench.case("params/a", "params"),
+        bench.case("tools/a", "tools", outcome=S, reason="not-claimed", detail="no tools here"),
+    ]
     decision = bench.decide(verdicts, {"required": {"suites": ["tools"]}})
     assert (decision.outcome, decision.why) == (I, ("required-suite-missing: tools (no tools here)",))
 
@@ -178,7 +202,13 @@ def test_findings_decide_nothing_where_no_sample_was_concluded(bench: Any) -> No
 
 
 def waiver(case: str, expires: date = date(2026, 3, 1)) -> dict[str, Any]:
-    return {"case": case, "reason": "fixed top_p", "owner": "ops@example.org", "issue": "https://example.org/1", "expires": expires}
+    return {
+        "case": case,
+        "reason": "fixed top_p",
+        "owner": "ops@example.org",
+        "issue": "https://example.org/1",
+        "expires": expires,
+    }
 
 
 def test_a_waived_failure_is_shown_and_decides_nothing(bench: Any) -> None:
@@ -207,7 +237,9 @@ def test_a_rule_and_a_gate_can_be_waived(bench: Any) -> None:
     assert (waived.outcome, waived.breaking, len(waived.findings)) == (P, (), 1)
     assert [group.rule for group in bench.decide(cases, findings=[finding()]).breaking] == ["stream/done"]
     assert bench.decide(cases, findings=[finding(level=Level.SHOULD)]).breaking == ()
-    decision = bench.decide([*cases, bench.case("tools/a", "tools", area=Area.TOOLS, outcome=F)], {"waiver": [waiver("contract/tools")]})
+    decision = bench.decide(
+        [*cases, bench.case("tools/a", "tools", area=Area.TOOLS, outcome=F)], {"waiver": [waiver("contract/tools")]}
+    )
     assert decision.outcome is P
     assert decision.areas["tools"] is S
 
@@ -215,10 +247,23 @@ def test_a_rule_and_a_gate_can_be_waived(bench: Any) -> None:
 def test_findings_are_grouped_by_rule_and_count_exchanges_once() -> None:
     def one(rule: str, frame: int) -> Finding:
         return Finding(
-            rule=rule, area=Area.STREAMING, level=Level.MUST, kind=FindingKind.DIFFERS, message="m", frame=frame, excerpt="x" * 999, causes=("f1",)
+            rule=rule,
+            area=Area.STREAMING,
+            level=Level.MUST,
+            kind=FindingKind.DIFFERS,
+            message="m",
+            frame=frame,
+            excerpt="x" * 999,
+            causes=("f1",),
         )
 
-    pairs = [("e1", one("a", 1)), ("e1", one("a", 2)), ("e1", one("b", 3)), ("e2", one("a", 4)), *((f"e{i}", one("a", i)) for i in range(3, 9))]
+    pairs = [
+        ("e1", one("a", 1)),
+        ("e1", one("a", 2)),
+        ("e1", one("b", 3)),
+        ("e2", one("a", 4)),
+        *((f"e{i}", one("a", i)) for i in range(3, 9)),
+    ]
     first, second = group_findings(pairs)
     assert (first.rule, first.count, first.exchanges, len(first.examples), first.causes) == ("a", 9, 8, 5, ("f1",))
     assert (second.rule, second.count, second.exchanges) == ("b", 1, 1)

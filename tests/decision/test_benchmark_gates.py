@@ -38,7 +38,11 @@ def test_a_vendor_no_worse_passes_by_tango(bench: Any) -> None:
     assert (gate.decision, gate.degraded, decision.outcome) == (P, False, P)
     assert gate.method == "Tango paired score, 25 gained, 27 lost"
     assert f"90 % interval {100 * low:+.2f} points" in gate.reason
-    assert (row.verdict, row.margin, row.reference) == (P, 0.03, ReferenceValue(value=0.887, n=1000, kind="per-case", source="official 1"))
+    assert (row.verdict, row.margin, row.reference) == (
+        P,
+        0.03,
+        ReferenceValue(value=0.887, n=1000, kind="per-case", source="official 1"),
+    )
     assert decision.headline == "PASS, 1 of 1 suite; quality pass"
 
 
@@ -93,7 +97,9 @@ def test_repeats_are_compared_by_their_per_question_means(bench: Any) -> None:
     ability = np.clip(rng.beta(5, 0.6, 30), 0, 1)
     vendor = [float(rng.random() < p) for p in ability for _ in range(32)]
     reference = {f"bench/q{i}": [float(rng.random() < p) for _ in range(32)] for i, p in enumerate(ability)}
-    decision = bench.decide(bench.answers(vendor, samples=32), policy(margin=0.05), references={"bench": [bench.reference(reference)]})
+    decision = bench.decide(
+        bench.answers(vendor, samples=32), policy(margin=0.05), references={"bench": [bench.reference(reference)]}
+    )
     assert decision.gates[0].method.startswith("paired difference, t and BCa")
     assert decision.outcome is P
     assert decision.stats[0].reference.n == 960
@@ -104,7 +110,12 @@ def test_a_loss_hidden_in_repeats_is_found(bench: Any) -> None:
     ability = np.clip(rng.beta(5, 0.6, 30), 0, 1)
     vendor = [float(rng.random() < p - 0.2) for p in ability for _ in range(32)]
     reference = {f"bench/q{i}": [float(rng.random() < p) for _ in range(32)] for i, p in enumerate(ability)}
-    assert bench.decide(bench.answers(vendor, samples=32), policy(margin=0.05), references={"bench": [bench.reference(reference)]}).outcome is F
+    assert (
+        bench.decide(
+            bench.answers(vendor, samples=32), policy(margin=0.05), references={"bench": [bench.reference(reference)]}
+        ).outcome
+        is F
+    )
 
 
 def test_several_official_runs_are_one_k_of_n_reference(bench: Any) -> None:
@@ -117,12 +128,22 @@ def test_several_official_runs_are_one_k_of_n_reference(bench: Any) -> None:
 
 @pytest.mark.parametrize(("clustered", "expected"), [(True, I), (False, P)])
 def test_cases_of_one_conversation_are_one_cluster(bench: Any, clustered: bool, expected: Outcome) -> None:
-    """Sixty shifts of six conversations are six draws: t with 5 degrees of freedom reaches beyond 10 points, with 59 it does not."""
+    """Sixty shifts of six conversations are six draws: t with 5 degrees of freedom reaches beyond 10 points, with 59 it
+    does not.
+    """
     verdicts = []
     for number, shift in enumerate((0.2, -0.2, 0.15, -0.15, 0.1, -0.1)):
         for q in range(10):
             cluster = f"c{number}" if clustered else ""
-            verdicts.append(bench.case(f"bench/c{number}-{q}", "bench", area=Area.LONG_CONTEXT, values={"score": 0.5 + shift}, cluster=cluster))
+            verdicts.append(
+                bench.case(
+                    f"bench/c{number}-{q}",
+                    "bench",
+                    area=Area.LONG_CONTEXT,
+                    values={"score": 0.5 + shift},
+                    cluster=cluster,
+                )
+            )
     reference = bench.reference({case.id: [0.5] for case, _ in verdicts})
     decision = bench.decide(verdicts, policy(margin=0.1), references={"bench": [reference]})
     assert decision.gates[0].decision is expected
@@ -149,7 +170,10 @@ def test_without_a_reference_a_benchmark_is_reported_not_gated(bench: Any) -> No
 def test_a_policy_can_require_that_a_suite_is_gated(bench: Any) -> None:
     verdicts = [*bench.answers([1.0, 0.0]), bench.case("params/a", "params")]
     decision = bench.decide(verdicts, {**policy(), "required": {"gated": ["bench"]}})
-    assert (decision.outcome, decision.why) == (I, ("required-gate-missing: bench was only reported (no reference, gate with --reference FILE)",))
+    assert (decision.outcome, decision.why) == (
+        I,
+        ("required-gate-missing: bench was only reported (no reference, gate with --reference FILE)",),
+    )
 
 
 def test_a_policy_that_asks_for_quality_wants_every_benchmark_decided_and_one_at_least(bench: Any) -> None:
@@ -159,7 +183,10 @@ def test_a_policy_that_asks_for_quality_wants_every_benchmark_decided_and_one_at
     unreferenced = bench.decide([*answers, contract], wants)
     assert (unreferenced.outcome, unreferenced.why[0][:28]) == (I, "required-gate-missing: bench")
     assert bench.decide([contract], wants).why == ("required-quality-missing: no benchmark ran",)
-    assert bench.decide([*answers, contract], wants, references={"bench": [bench.reference([1.0, 0.0] * 200)]}).outcome is P
+    assert (
+        bench.decide([*answers, contract], wants, references={"bench": [bench.reference([1.0, 0.0] * 200)]}).outcome
+        is P
+    )
 
 
 def test_a_policy_without_required_quality_passes_on_the_contract_alone_and_says_so_loudly(bench: Any) -> None:
@@ -201,17 +228,23 @@ def test_a_server_count_needs_every_sample(bench: Any) -> None:
 
 def test_two_upstreams_behind_one_name_decide_nothing(bench: Any) -> None:
     vendor, reference = table(900, 10, 10, 80)
-    decision = bench.decide(bench.answers(vendor), policy(), references={"bench": [bench.reference(reference)]}, mixed={"bench": "A 5, B 7"})
+    decision = bench.decide(
+        bench.answers(vendor), policy(), references={"bench": [bench.reference(reference)]}, mixed={"bench": "A 5, B 7"}
+    )
     assert (decision.gates[0].decision, decision.gates[0].reason) == (I, "mixed-upstream: A 5, B 7")
 
 
 def test_an_error_of_ours_stands_in_the_way_of_a_pass_but_not_of_a_fail(bench: Any) -> None:
     vendor, reference = table(900, 10, 10, 80)
     broken = bench.case("bench/q0", "bench", area=Area.ACCURACY, outcome=E)
-    decision = bench.decide([broken, *bench.answers(vendor)[1:]], policy(), references={"bench": [bench.reference(reference)]})
+    decision = bench.decide(
+        [broken, *bench.answers(vendor)[1:]], policy(), references={"bench": [bench.reference(reference)]}
+    )
     assert decision.outcome is E
     vendor, reference = table(700, 0, 200, 100)
-    decision = bench.decide([broken, *bench.answers(vendor)[1:]], policy(), references={"bench": [bench.reference(reference)]})
+    decision = bench.decide(
+        [broken, *bench.answers(vendor)[1:]], policy(), references={"bench": [bench.reference(reference)]}
+    )
     assert decision.outcome is F
 
 
@@ -236,9 +269,17 @@ def test_a_key_that_no_verdict_has_is_said(bench: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "used"), [(("accuracy", "correct"), "accuracy"), (("correct", "strict"), "correct"), (("odd",), "odd"), (("even", "odd"), None)]
+    ("keys", "used"),
+    [
+        (("accuracy", "correct"), "accuracy"),
+        (("correct", "strict"), "correct"),
+        (("odd",), "odd"),
+        (("even", "odd"), None),
+    ],
 )
-def test_without_a_key_the_metrics_name_or_a_usual_one_is_compared(bench: Any, keys: tuple[str, ...], used: str | None) -> None:
+def test_without_a_key_the_metrics_name_or_a_usual_one_is_compared(
+    bench: Any, keys: tuple[str, ...], used: str | None
+) -> None:
     values = dict.fromkeys(keys, 0.0) | ({used: 1.0} if used else {})
     verdicts = [bench.case(f"bench/q{i}", "bench", area=Area.ACCURACY, values=values) for i in range(200)]
     stat = rate_stat("bench", "accuracy", successes=200, concluded=200, primary=True)
@@ -251,9 +292,13 @@ def test_without_a_key_the_metrics_name_or_a_usual_one_is_compared(bench: Any, k
 
 
 def test_more_than_two_percent_truncated_is_said_in_the_first_line(bench: Any) -> None:
-    answers = bench.answers([1.0] * 97) + [bench.case(f"bench/t{i}", "bench", outcome=F, values={"score": 0.0}, truncated=True) for i in range(3)]
+    answers = bench.answers([1.0] * 97) + [
+        bench.case(f"bench/t{i}", "bench", outcome=F, values={"score": 0.0}, truncated=True) for i in range(3)
+    ]
     assert "3.0 % of bench answers truncated" in bench.decide(answers).headline
-    assert "truncated" not in bench.decide([*answers[:97], answers[97], answers[98]], {"truncated_notice": 0.05}).headline
+    assert (
+        "truncated" not in bench.decide([*answers[:97], answers[97], answers[98]], {"truncated_notice": 0.05}).headline
+    )
 
 
 def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
@@ -270,22 +315,36 @@ def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
 
 
 @pytest.mark.parametrize(("looks", "expected"), [({"bench": Look(number=3, fractions=equal_looks(5))}, P), ({}, I)])
-def test_what_an_early_stop_left_out_is_not_open_but_what_a_cut_run_left_out_is(bench: Any, looks: dict[str, Look], expected: Outcome) -> None:
+def test_what_an_early_stop_left_out_is_not_open_but_what_a_cut_run_left_out_is(
+    bench: Any, looks: dict[str, Look], expected: Outcome
+) -> None:
     vendor, reference = table(540, 5, 5, 50)
     answers = bench.answers(vendor)
-    answers += [bench.case(f"bench/late{i}", "bench", area=Area.ACCURACY, outcome=I, reason="early-stop") for i in range(400)]
-    cases = {f"bench/q{i}": [score] for i, score in enumerate(reference)} | {f"bench/late{i}": [1.0] for i in range(400)}
+    answers += [
+        bench.case(f"bench/late{i}", "bench", area=Area.ACCURACY, outcome=I, reason="early-stop") for i in range(400)
+    ]
+    cases = {f"bench/q{i}": [score] for i, score in enumerate(reference)} | {
+        f"bench/late{i}": [1.0] for i in range(400)
+    }
     rules = {**policy(), "looks": 5}
     assert bench.decide(answers, rules, references={"bench": [bench.reference(cases)]}, looks=looks).outcome is expected
 
 
 def f1_run(bench: Any, calls: np.ndarray, name: str) -> Any:
-    return ReferenceRun(name=name, model="m", cases={f"bench/q{i}": [{"triggered": float(c)}] for i, c in enumerate(calls)})
+    return ReferenceRun(
+        name=name, model="m", cases={f"bench/q{i}": [{"triggered": float(c)}] for i, c in enumerate(calls)}
+    )
 
 
 def f1_decision(bench: Any, vendor: np.ndarray, runs: list[np.ndarray], refused: int = 0) -> Any:
-    verdicts = [bench.case(f"bench/q{i}", "bench", area=Area.TOOLS, values={"triggered": float(c)}) for i, c in enumerate(vendor)]
-    verdicts[:refused] = [bench.case(f"bench/q{i}", "bench", area=Area.TOOLS, outcome=F, reason="valid-request-refused") for i in range(refused)]
+    verdicts = [
+        bench.case(f"bench/q{i}", "bench", area=Area.TOOLS, values={"triggered": float(c)})
+        for i, c in enumerate(vendor)
+    ]
+    verdicts[:refused] = [
+        bench.case(f"bench/q{i}", "bench", area=Area.TOOLS, outcome=F, reason="valid-request-refused")
+        for i in range(refused)
+    ]
     stat = Stat(
         suite="bench",
         metric="trigger_f1",
@@ -328,7 +387,10 @@ def test_refused_requests_count_against_an_f1(bench: Any) -> None:
 def test_official_runs_of_other_prompts_are_not_used_for_an_f1(bench: Any) -> None:
     rng = np.random.default_rng(9)
     runs = [rng.random(500) < 0.7 for _ in range(3)]
-    assert f1_decision(bench, rng.random(2000) < 0.7, runs).gates[0].reason == "reference-too-small: a run knows 500 of 2000 answers"
+    assert (
+        f1_decision(bench, rng.random(2000) < 0.7, runs).gates[0].reason
+        == "reference-too-small: a run knows 500 of 2000 answers"
+    )
 
 
 def test_one_official_run_is_not_enough_to_judge_an_f1(bench: Any) -> None:
@@ -371,7 +433,14 @@ def test_official_runs_that_contradict_each_other_judge_nobody(bench: Any) -> No
 
 def test_refused_requests_are_said_in_the_first_line_and_leave_nothing_to_compare(bench: Any) -> None:
     refused = [
-        bench.case(f"bench/q{n}", "bench", area=Area.ACCURACY, outcome=F, reason="valid-request-refused", detail="temperature must be 1.0")
+        bench.case(
+            f"bench/q{n}",
+            "bench",
+            area=Area.ACCURACY,
+            outcome=F,
+            reason="valid-request-refused",
+            detail="temperature must be 1.0",
+        )
         for n in range(20)
     ]
     decision = bench.decide(refused, policy(), references={"bench": [bench.reference([1.0] * 20)]})
@@ -399,7 +468,9 @@ def test_a_regression_pass_must_survive_counting_the_open_samples_as_wrong(bench
 
 
 def test_a_regression_gate_at_a_look_needs_the_looks_own_width(bench: Any) -> None:
-    """400 cases with 10 gained and 10 lost see 4.5 points at a fixed size, and 7 at look 2 of 5, whose bound is 2.77 and not 1.64."""
+    """400 cases with 10 gained and 10 lost see 4.5 points at a fixed size, and 7 at look 2 of 5, whose bound is 2.77
+    and not 1.64.
+    """
     vendor, reference = table(340, 10, 10, 40)
     looks = {"bench": Look(number=2, fractions=equal_looks(5))}
     refs = {"bench": [bench.reference(reference)]}
@@ -425,7 +496,9 @@ def test_a_regression_gate_at_a_look_needs_the_looks_own_width(bench: Any) -> No
         (8, 8, 0.0016, I),  # at this level not even eight lost of ten would show
     ],
 )
-def test_a_loss_never_passes_because_it_is_large(bench: Any, before: int, now: int, alpha: float, outcome: Outcome) -> None:
+def test_a_loss_never_passes_because_it_is_large(
+    bench: Any, before: int, now: int, alpha: float, outcome: Outcome
+) -> None:
     vendor, reference = [1.0] * now + [0.0] * (10 - now), [1.0] * before + [0.0] * (10 - before)
     decision = bench.decide(
         bench.answers(vendor),
@@ -435,7 +508,10 @@ def test_a_loss_never_passes_because_it_is_large(bench: Any, before: int, now: i
     assert decision.outcome is outcome, decision.gates[0].reason
 
 
-@pytest.mark.parametrize(("lost", "code"), [(0, "no-loss-shown"), (1, "no-loss-shown"), (2, "worse-than-reference"), (7, "worse-than-reference")])
+@pytest.mark.parametrize(
+    ("lost", "code"),
+    [(0, "no-loss-shown"), (1, "no-loss-shown"), (2, "worse-than-reference"), (7, "worse-than-reference")],
+)
 def test_repeats_are_compared_question_by_question(bench: Any, lost: int, code: str) -> None:
     """30 questions x 4, always right or always wrong: two questions lost are 1 of 70 x 70 ways, one is 1 of 70."""
     reference = {f"bench/q{i}": [1.0 if i < 27 else 0.0] * 4 for i in range(30)}
@@ -446,13 +522,16 @@ def test_repeats_are_compared_question_by_question(bench: Any, lost: int, code: 
 
 
 def test_a_regression_gate_knows_no_clusters(bench: Any) -> None:
-    """Twelve scores of one conversation fall from .5 to 0, 148 others stay: on these same questions a loss, 1 of 4,096 ways."""
+    """Twelve scores of one conversation fall from .5 to 0, 148 others stay: on these same questions a loss, 1 of 4,096
+    ways.
+    """
     reference = [0.5] * 160
     rules = {"alpha": 0.0011, **policy(mode="regression", margin=0.0, detect=0.17)}
     for lost, outcome in ((12, F), (9, P)):
         vendor = [0.0 if i < lost else 0.5 for i in range(160)]
         answers = [
-            bench.case(f"bench/q{i}", "bench", area=Area.ACCURACY, outcome=F, values={"score": x}, cluster=str(i // 20)) for i, x in enumerate(vendor)
+            bench.case(f"bench/q{i}", "bench", area=Area.ACCURACY, outcome=F, values={"score": x}, cluster=str(i // 20))
+            for i, x in enumerate(vendor)
         ]
         assert bench.decide(answers, rules, references={"bench": [bench.reference(reference)]}).outcome is outcome
 
@@ -461,7 +540,10 @@ def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
     vendor, reference = table(860, 4, 4, 132)
     look = Look(number=1, fractions=equal_looks(5), planned=5000)
     decision = bench.decide(
-        bench.answers(vendor), {**policy(), "looks": 5}, references={"bench": [bench.reference(reference)]}, looks={"bench": look}
+        bench.answers(vendor),
+        {**policy(), "looks": 5},
+        references={"bench": [bench.reference(reference)]},
+        looks={"bench": look},
     )
     taken = decision.stats[0].look
     assert (taken.number, taken.of, taken.asked, taken.planned, taken.stopped) == (1, 5, 1000, 5000, True)
@@ -471,7 +553,12 @@ def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
     assert taken.interval[0] > -0.03
     assert decision.gates[0].reason.endswith("stopped at look 1 of 5 for pass: 1,000 of 5,000 asked")
     ran_out = Look(number=5, fractions=equal_looks(5), planned=1000, stopped=False)
-    end = bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references={"bench": [bench.reference(reference)]}, looks={"bench": ran_out})
+    end = bench.decide(
+        bench.answers(vendor),
+        {**policy(), "looks": 5},
+        references={"bench": [bench.reference(reference)]},
+        looks={"bench": ran_out},
+    )
     assert end.stats[0].look.bound == pytest.approx(1.751, abs=1e-3)
     assert "none of its 5 looks ended it early" in end.gates[0].reason
 
@@ -483,7 +570,10 @@ def test_a_look_at_repeats_shows_students_t_as_a_normal_value(bench: Any) -> Non
     reference = {f"bench/q{i}": [float(rng.random() < p) for _ in range(32)] for i, p in enumerate(ability)}
     look = Look(number=2, fractions=equal_looks(5), planned=30 * 32)
     decision = bench.decide(
-        bench.answers(vendor, samples=32), policy(margin=0.3), references={"bench": [bench.reference(reference)]}, looks={"bench": look}
+        bench.answers(vendor, samples=32),
+        policy(margin=0.3),
+        references={"bench": [bench.reference(reference)]},
+        looks={"bench": look},
     )
     taken = decision.stats[0].look
     assert 0 < taken.z < 8
@@ -499,13 +589,17 @@ def test_rows_are_decided_alike_whatever_stands_before_them(bench: Any) -> None:
     other = rate_stat("other", "score", successes=1, concluded=2, primary=True)
     stats = bench.decide(bench.answers(vendor), policy(margin=0.2), references=refs).stats
     suites = [SuiteRun(id="other", kind=SuiteKind.BENCHMARK), SuiteRun(id="bench", kind=SuiteKind.BENCHMARK)]
-    among = bench.decide(bench.answers(vendor), policy(margin=0.2), suites=suites, metrics=False, stats=[other, *stats], references=refs)
+    among = bench.decide(
+        bench.answers(vendor), policy(margin=0.2), suites=suites, metrics=False, stats=[other, *stats], references=refs
+    )
     assert among.gates[-1] == alone.gates[-1]
 
 
 # --- where both sides call -----------------------------------------------------------------------------
 
-WHERE_BOTH = {"benchmark": [{"suite": "bench", "metric": "validity", "key": "valid", "given": "called", "margin": 0.05}]}
+WHERE_BOTH = {
+    "benchmark": [{"suite": "bench", "metric": "validity", "key": "valid", "given": "called", "margin": 0.05}]
+}
 
 
 def calls(bench: Any, pattern: list[tuple[float, float] | None]) -> list[Any]:
@@ -522,8 +616,14 @@ def calls(bench: Any, pattern: list[tuple[float, float] | None]) -> list[Any]:
     ]
 
 
-def judged_where_both_call(bench: Any, vendor: list[tuple[float, float] | None], official: list[tuple[float, float]]) -> Any:
-    run = ReferenceRun(name="official", model="m", cases={f"bench/q{i}": [{"called": c, "valid": v}] for i, (c, v) in enumerate(official)})
+def judged_where_both_call(
+    bench: Any, vendor: list[tuple[float, float] | None], official: list[tuple[float, float]]
+) -> Any:
+    run = ReferenceRun(
+        name="official",
+        model="m",
+        cases={f"bench/q{i}": [{"called": c, "valid": v}] for i, (c, v) in enumerate(official)},
+    )
     verdicts = calls(bench, vendor)
     concluded = sum(found is not None for found in vendor)
     row = rate_stat("bench", "validity", successes=0, concluded=concluded, planned=len(vendor))

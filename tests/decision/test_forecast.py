@@ -33,7 +33,13 @@ def test_nightly_states_at_most_one_false_alarm_in_a_hundred_nights() -> None:
     assert all(g.pass_chance > 0.96 for g in found.gates), "every stated loss can be seen at these sizes"
 
 
-NIGHTLY_TIER = {"ocrbench": (200, 1, 200), "mmmu_pro": (60, 1, 60), "aime2025": (30, 4, 30), "swebench": (10, 1, 5), "beam": (160, 1, 8)}
+NIGHTLY_TIER = {
+    "ocrbench": (200, 1, 200),
+    "mmmu_pro": (60, 1, 60),
+    "aime2025": (30, 4, 30),
+    "swebench": (10, 1, 5),
+    "beam": (160, 1, 8),
+}
 
 
 @pytest.mark.parametrize("suite", NIGHTLY_TIER)
@@ -43,7 +49,9 @@ def test_what_the_nightly_policy_wants_seen_the_nightly_tier_sees(suite: str) ->
     (gate,) = forecast(load_policy("nightly"), {suite: design}).gates
     assert gate.pass_chance > 0.95
     half = replace(design, n=max(1, cases // 4), clusters=design.clusters // 4)
-    assert forecast(load_policy("nightly"), {suite: half}).gates[0].pass_chance < 0.95, "a run of a quarter of that size does not"
+    assert forecast(load_policy("nightly"), {suite: half}).gates[0].pass_chance < 0.95, (
+        "a run of a quarter of that size does not"
+    )
 
 
 def test_a_run_too_small_to_see_the_stated_loss_cannot_pass() -> None:
@@ -62,7 +70,10 @@ def test_six_gates_at_eighty_percent_pass_an_identical_vendor_one_time_in_four()
 
 
 def test_a_suite_that_is_not_planned_is_left_out() -> None:
-    assert [g.suite for g in forecast(load_policy("release"), {"ocrbench": DESIGNS["ocrbench"], "other": DESIGNS["beam"]}).gates] == ["ocrbench"]
+    assert [
+        g.suite
+        for g in forecast(load_policy("release"), {"ocrbench": DESIGNS["ocrbench"], "other": DESIGNS["beam"]}).gates
+    ] == ["ocrbench"]
 
 
 def test_early_stopping_spares_an_identical_vendor_at_least_a_fifth_and_costs_it_little() -> None:
@@ -77,19 +88,25 @@ def test_early_stopping_spares_an_identical_vendor_at_least_a_fifth_and_costs_it
 
 
 def test_a_regression_gate_is_spared_what_comes_after_the_look_that_sees_enough() -> None:
-    """At alpha .0016 the bounds of looks 1 and 2 are 6.7 and 4.8: 8 points are not seen in 200 questions, and sometimes in 400."""
+    """At alpha .0016 the bounds of looks 1 and 2 are 6.7 and 4.8: 8 points are not seen in 200 questions, and sometimes
+    in 400.
+    """
     found = forecast(load_policy("nightly"), {"ocrbench": DESIGNS["ocrbench"]}, {"ocrbench": equal_looks(5)}).gates[0]
     assert found.saved is not None
     assert 0.4 <= found.saved < 0.6
     assert found.pass_chance > 0.998
-    blind = forecast(load_policy("nightly"), {"ocrbench": binary_design(60, 0.89, 0.7)}, {"ocrbench": equal_looks(5)}).gates[0]
+    blind = forecast(
+        load_policy("nightly"), {"ocrbench": binary_design(60, 0.89, 0.7)}, {"ocrbench": equal_looks(5)}
+    ).gates[0]
     assert blind.saved == pytest.approx(0.0, abs=0.02)
     assert blind.pass_chance < 0.1
 
 
 def test_two_conversations_make_wide_intervals() -> None:
     graded = Design(n=40, sigma2=0.032, clusters=2)
-    few, many = (forecast(load_policy("smoke"), {"beam": design}).gates[0] for design in (graded, Design(n=40, sigma2=0.032)))
+    few, many = (
+        forecast(load_policy("smoke"), {"beam": design}).gates[0] for design in (graded, Design(n=40, sigma2=0.032))
+    )
     assert many.pass_chance > 0.9
     assert few.pass_chance < 0.5
 
@@ -102,11 +119,15 @@ def test_an_f1_over_few_requests_is_decided_by_nobody() -> None:
 
 
 def run(*scores: list[float], name: str = "official") -> ReferenceRun:
-    return ReferenceRun(name=name, model="m", cases={f"q{i}": [{"score": value} for value in row] for i, row in enumerate(scores)})
+    return ReferenceRun(
+        name=name, model="m", cases={f"q{i}": [{"score": value} for value in row] for i, row in enumerate(scores)}
+    )
 
 
 def test_the_scatter_of_official_runs_takes_the_place_of_the_assumption() -> None:
-    """Of 100 questions 10 differ between two official runs: s^2 is .5 on each of them, so that one sample's variance is .05."""
+    """Of 100 questions 10 differ between two official runs: s^2 is .5 on each of them, so that one sample's variance is
+    .05.
+    """
     first = run(*[[1.0]] * 100)
     second = run(*[[0.0]] * 10, *[[1.0]] * 90)
     found = expected_design("ocrbench", cases=100, samples=1, clusters=100, references=[first, second])

@@ -10,10 +10,18 @@ from kvv.core import FaultKind
 from kvv.decision.gateway_timeouts import Ending, suspected_timeouts
 
 
-def ended(*total_ms: float, status: int | None = 504, fault: FaultKind | None = None, stream: bool = False, answered: bool = False) -> list[Ending]:
+def ended(
+    *total_ms: float,
+    status: int | None = 504,
+    fault: FaultKind | None = None,
+    stream: bool = False,
+    answered: bool = False,
+) -> list[Ending]:
     status = 200 if answered else status
     return [
-        Ending(exchange=f"c#{number}/0.0.probe", stream=stream, total_ms=ms, answered=answered, status=status, fault=fault)
+        Ending(
+            exchange=f"c#{number}/0.0.probe", stream=stream, total_ms=ms, answered=answered, status=status, fault=fault
+        )
         for number, ms in enumerate(total_ms)
     ]
 
@@ -82,7 +90,9 @@ def test_each_mode_has_its_own_limit() -> None:
 
 
 @given(st.lists(st.floats(1_000, 600_000), max_size=30), st.floats(1_000, 600_000))
-def test_the_group_is_within_the_tolerance_and_the_order_of_arrival_does_not_matter(ages: list[float], age: float) -> None:
+def test_the_group_is_within_the_tolerance_and_the_order_of_arrival_does_not_matter(
+    ages: list[float], age: float
+) -> None:
     endings = ended(*ages, *[age] * (len(ages) + 4))
     [found] = suspected_timeouts(endings)
     assert found.cuts >= len(ages) + 4

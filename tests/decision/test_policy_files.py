@@ -66,7 +66,10 @@ def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
 
 def test_waivers_change_the_hash() -> None:
     policy = load_policy("smoke")
-    text = '[[waiver]]\ncase = "params/*"\nreason = "by design"\nowner = "me"\nissue = "https://example.org/7"\nexpires = 2026-12-31\n'
+    text = (
+        '[[waiver]]\ncase = "params/*"\nreason = "by design"\nowner = "me"\nissue = "https://example.org/7"\nexpires ='
+        " 2026-12-31\n"
+    )
     waivers = parse_waivers(text, "waivers.toml")
     assert waivers[0].expires == date(2026, 12, 31)
     assert policy.with_waivers(waivers).sha256 != policy.sha256
@@ -76,13 +79,19 @@ def test_waivers_change_the_hash() -> None:
     ("text", "message"),
     [
         ("alpha = 2", "mine.toml: alpha: Input should be less than 0.5"),
-        ('[[benchmark]]\nsuite="x"\nmargin=0.1\nmargim=1', "mine.toml: benchmark[0].margim: Extra inputs are not permitted"),
+        (
+            '[[benchmark]]\nsuite="x"\nmargin=0.1\nmargim=1',
+            "mine.toml: benchmark[0].margim: Extra inputs are not permitted",
+        ),
         ('[[benchmark]]\nsuite="x"', "mine.toml: benchmark[0]: a parity gate needs margin > 0"),
         (
             '[[benchmark]]\nsuite="x"\nmode="regression"',
             "mine.toml: benchmark[0]: a regression gate needs detect > 0, the loss it must be able to see",
         ),
-        ('[[benchmark]]\nsuite="x"\nmargin=0.1\n[[benchmark]]\nsuite="x"\nmargin=0.2', "mine.toml: policy: benchmark 'x/' stands there twice"),
+        (
+            '[[benchmark]]\nsuite="x"\nmargin=0.1\n[[benchmark]]\nsuite="x"\nmargin=0.2',
+            "mine.toml: policy: benchmark 'x/' stands there twice",
+        ),
         ('[required]\nareas=["taste"]', "mine.toml: required.areas[0]: Input should be"),
         ("alpha = ", "mine.toml: Invalid value"),
         ('[[waiver]]\ncase="a"\nreason="b"\nowner="c"', "mine.toml: waiver[0].expires: Field required"),
@@ -111,7 +120,9 @@ def test_an_unknown_policy_names_the_known_ones() -> None:
 
 
 def test_a_named_metric_goes_before_the_suites_primary_entry() -> None:
-    policy = parse_policy('[[benchmark]]\nsuite="a"\nmargin=0.1\n[[benchmark]]\nsuite="a"\nmetric="m"\nmargin=0.2\n', "My Policy.toml")
+    policy = parse_policy(
+        '[[benchmark]]\nsuite="a"\nmargin=0.1\n[[benchmark]]\nsuite="a"\nmetric="m"\nmargin=0.2\n', "My Policy.toml"
+    )
     assert policy.name == "my-policy"
     margins = [
         e.margin if (e := policy.benchmark_for("a", metric, primary=primary)) else None

@@ -10,7 +10,9 @@ from kvv.profiles.policy import Policy
 
 
 def judged(kept: int, missed: int, **level: Any) -> Any:
-    policy = Policy.model_validate({"name": "p", "service_level": [{"id": "ttft", "measure": "ttft_ms", "limit": 1000, "share": 0.9, **level}]})
+    policy = Policy.model_validate(
+        {"name": "p", "service_level": [{"id": "ttft", "measure": "ttft_ms", "limit": 1000, "share": 0.9, **level}]}
+    )
     tally = LatencyTally(policy)
     for i in range(kept + missed):
         slow = i >= kept
@@ -21,7 +23,13 @@ def judged(kept: int, missed: int, **level: Any) -> Any:
 @pytest.mark.parametrize(
     ("kept", "missed", "decision"),
     # one-sided 95 %: 29 of 29 show at least 90.2 %, 28 of 28 only 89.9 %
-    [(29, 0, Outcome.PASS), (28, 0, Outcome.INCONCLUSIVE), (80, 20, Outcome.FAIL), (88, 12, Outcome.INCONCLUSIVE), (0, 0, Outcome.INCONCLUSIVE)],
+    [
+        (29, 0, Outcome.PASS),
+        (28, 0, Outcome.INCONCLUSIVE),
+        (80, 20, Outcome.FAIL),
+        (88, 12, Outcome.INCONCLUSIVE),
+        (0, 0, Outcome.INCONCLUSIVE),
+    ],
 )
 def test_a_share_of_answers_must_keep_the_limit_with_confidence(kept: int, missed: int, decision: Outcome) -> None:
     assert judged(kept, missed).decision is decision
@@ -33,7 +41,14 @@ def test_tokens_a_second_are_at_least_not_at_most() -> None:
 
 
 def test_a_level_counts_only_its_prompt_lengths_and_workload() -> None:
-    level = {"id": "long", "measure": "ttft_ms", "limit": 10, "min_prompt_tokens": 1000, "max_prompt_tokens": 2000, "workload": "agentic"}
+    level = {
+        "id": "long",
+        "measure": "ttft_ms",
+        "limit": 10,
+        "min_prompt_tokens": 1000,
+        "max_prompt_tokens": 2000,
+        "workload": "agentic",
+    }
     tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": [level]}))
     for tokens, workload in ((999, "agentic"), (2000, "agentic"), (1500, "chat"), (1000, "agentic"), (1999, "agentic")):
         tally.add(Answer(prompt_tokens=tokens, workload=workload, ttft_ms=5.0))
@@ -48,7 +63,11 @@ def test_a_missed_service_level_fails_the_latency_area(bench: Any) -> None:
     for _ in range(50):
         tally.add(Answer(prompt_tokens=1, ttft_ms=5000.0))
     decision = bench.decide([bench.case("params/a", "params")], policy, latency=tally)
-    assert (decision.outcome, decision.areas["latency"], decision.areas["decoding"]) == (Outcome.FAIL, Outcome.FAIL, Outcome.PASS)
+    assert (decision.outcome, decision.areas["latency"], decision.areas["decoding"]) == (
+        Outcome.FAIL,
+        Outcome.FAIL,
+        Outcome.PASS,
+    )
 
 
 @pytest.mark.parametrize(("kept", "missed", "more"), [(88, 12, True), (28, 0, True), (90, 10, False)])
@@ -71,7 +90,11 @@ def with_lost(answered: int, lost: int, *, level: dict[str, Any] | None = None, 
 def test_requests_without_a_whole_answer_are_misses() -> None:
     assert with_lost(80, 0).decision is Outcome.PASS
     gate = with_lost(80, 16)
-    assert (gate.decision, gate.reason.startswith("missed: 80 of 96 requests"), "16 got no whole answer" in gate.reason) == (Outcome.FAIL, True, True)
+    assert (
+        gate.decision,
+        gate.reason.startswith("missed: 80 of 96 requests"),
+        "16 got no whole answer" in gate.reason,
+    ) == (Outcome.FAIL, True, True)
     assert with_lost(0, 40).decision is Outcome.FAIL
 
 
@@ -83,8 +106,12 @@ def test_a_request_counts_only_where_its_answer_would_have_been_measured() -> No
     assert with_lost(80, 16, prompt_tokens=999, level={"max_prompt_tokens": 1000}).decision is Outcome.FAIL
 
 
-@pytest.mark.parametrize(("request_", "level"), [({"unexplained": True}, {}), ({"prompt_tokens": None}, {"max_prompt_tokens": 1000})])
-def test_what_need_not_be_the_services_fault_neither_passes_nor_fails(request_: dict[str, Any], level: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("request_", "level"), [({"unexplained": True}, {}), ({"prompt_tokens": None}, {"max_prompt_tokens": 1000})]
+)
+def test_what_need_not_be_the_services_fault_neither_passes_nor_fails(
+    request_: dict[str, Any], level: dict[str, Any]
+) -> None:
     gate = with_lost(80, 16, level=level, **request_)
     assert (gate.decision, "16 are open" in gate.reason) == (Outcome.INCONCLUSIVE, True)
     assert with_lost(200, 1, level=level, **request_).decision is Outcome.PASS

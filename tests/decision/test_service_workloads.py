@@ -15,14 +15,19 @@ from kvv.storage.view import timing_of
 
 
 def reason(**level: Any) -> str:
-    policy = Policy.model_validate({"name": "p", "service_level": [{"id": "ttft", "measure": "ttft_ms", "limit": 1000, "share": 0.9, **level}]})
+    policy = Policy.model_validate(
+        {"name": "p", "service_level": [{"id": "ttft", "measure": "ttft_ms", "limit": 1000, "share": 0.9, **level}]}
+    )
     return LatencyTally(policy).gates()[0].reason
 
 
 def test_a_level_of_an_unknown_workload_would_measure_nothing_and_is_refused() -> None:
     level = {"id": "x", "measure": "itl_ms", "limit": 50, "workload": "chats"}
     with pytest.raises(PolicyError) as error:
-        parse_policy('name = "p"\n[[service_level]]\n' + "".join(f"{name} = {value!r}\n" for name, value in level.items()), "p.toml")
+        parse_policy(
+            'name = "p"\n[[service_level]]\n' + "".join(f"{name} = {value!r}\n" for name, value in level.items()),
+            "p.toml",
+        )
     assert "workload" in str(error.value)
 
 
@@ -40,9 +45,17 @@ def test_turns_of_an_agent_in_a_sandbox_are_the_agentic_workload() -> None:
         def timing_samples(self) -> Iterator[TimingSample]:
             for case, itl in (("swebench/a", 80.0), ("ocrbench/q1", 20.0), ("params/x", 30.0)):
                 yield TimingSample(
-                    case=case, sample=0, stream=True, prompt_tokens=10, cached_tokens=0, completion_tokens=9, first_token_ms=5.0, itl_p50_ms=itl,
-                    tokens_per_s=9.0, total_ms=100.0,
-                )  # fmt: skip
+                    case=case,
+                    sample=0,
+                    stream=True,
+                    prompt_tokens=10,
+                    cached_tokens=0,
+                    completion_tokens=9,
+                    first_token_ms=5.0,
+                    itl_p50_ms=itl,
+                    tokens_per_s=9.0,
+                    total_ms=100.0,
+                )
 
     levels = [{"id": name, "measure": "itl_ms", "limit": 50, "workload": name} for name in ("chat", "agentic")]
     tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": levels}))

@@ -20,7 +20,10 @@ def by(suite: str, count: int = 10, **upstream: str) -> AnsweredBy:
             "2 upstreams answered behind one name (A 10, B 3)",
         ),
         ([by("b", model="k"), by("b", 2, model="org/k")], "the answers name 2 models behind one name (k 10, org/k 2)"),
-        ([by("b", provider="A", model="k"), by("b", 4, provider="A", model="k-fp4")], "the answers name 2 models behind one name (k 10, k-fp4 4)"),
+        (
+            [by("b", provider="A", model="k"), by("b", 4, provider="A", model="k-fp4")],
+            "the answers name 2 models behind one name (k 10, k-fp4 4)",
+        ),
     ],
 )
 def test_another_provider_or_another_returned_model_is_another_upstream(found: list[AnsweredBy], words: str) -> None:
@@ -59,7 +62,11 @@ def test_a_name_of_any_length_is_cut_and_many_are_not_all_listed() -> None:
 
 
 def test_names_and_fingerprints_are_counted_for_the_report() -> None:
-    found = [by("b", 5, provider="A", system_fingerprint="x"), by("p", 2, provider="B", system_fingerprint="x"), by("p", 1, system_fingerprint="y")]
+    found = [
+        by("b", 5, provider="A", system_fingerprint="x"),
+        by("p", 2, provider="B", system_fingerprint="x"),
+        by("p", 1, system_fingerprint="y"),
+    ]
     assert named(found) == {"A": 5, "B": 2}
     assert named([by("b", 5, model="k"), by("p", 2, model="k")]) == {"unnamed": 7}
     assert named([]) == {}

@@ -45,7 +45,11 @@ def serving(answer: Callable[[int, dict[str, str], bytes], Fixed]) -> Iterator[S
             if fixed.hang and ended.wait(fixed.hang):
                 return
             self.send_response(fixed.status)
-            for name, value in {"Content-Type": fixed.content_type, "Content-Length": str(len(fixed.body)), **fixed.headers}.items():
+            for name, value in {
+                "Content-Type": fixed.content_type,
+                "Content-Length": str(len(fixed.body)),
+                **fixed.headers,
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(fixed.body)

@@ -1,4 +1,6 @@
-"""No answer, no verdict: whatever is dead about an endpoint, every case is INCONCLUSIVE and one sentence says what is wrong."""
+"""No answer, no verdict: whatever is dead about an endpoint, every case is INCONCLUSIVE and one sentence says what is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +53,28 @@ def no_verdict(ran, words: str) -> None:  # type: ignore[no-untyped-def]
 def test_an_endpoint_that_answers_nothing_usable_gets_no_verdict(kind, kvv_cli, serve) -> None:  # type: ignore[no-untyped-def]
     how, code, words = KINDS[kind]
     with serve(**how) as server:
-        ran = kvv_cli("run", "params", "aime2025", "--data", "aime2025=fixture", "--limit", "2", "--base-url", server.url, "--model", "kimi-k3")
+        ran = kvv_cli(
+            "run",
+            "params",
+            "aime2025",
+            "--data",
+            "aime2025=fixture",
+            "--limit",
+            "2",
+            "--base-url",
+            server.url,
+            "--model",
+            "kimi-k3",
+        )
     assert server.seen
     assert ran.code == code, ran.said
     no_verdict(ran, words)
 
 
 def test_a_closed_port_gets_no_verdict(kvv_cli) -> None:  # type: ignore[no-untyped-def]
-    ran = kvv_cli("run", "params", "aime2025", "--data", "aime2025=fixture", "--base-url", closed_port(), "--model", "kimi-k3")
+    ran = kvv_cli(
+        "run", "params", "aime2025", "--data", "aime2025=fixture", "--base-url", closed_port(), "--model", "kimi-k3"
+    )
     assert ran.code == 3
     no_verdict(ran, "nothing accepts connections")
 

@@ -1,4 +1,6 @@
-"""``--early-stop`` over real sockets: looks, what they leave unasked, and that the stored run is decided alike by every verb."""
+"""``--early-stop`` over real sockets: looks, what they leave unasked, and that the stored run is decided alike by every
+verb.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,13 @@ margin = 0.1
 
 @pytest.fixture
 def ask(tmp_path: Path) -> list[str]:
-    """Options of a run over generated problems: nine of ten are nearly always answered rightly by the official endpoint, the tenth never."""
-    rows = [{"id": f"p{n}", "problem": f"What is {n} plus {n}? (number {n})", "answer": str(2 * n)} for n in range(1, PROBLEMS + 1)]
+    """Options of a run over generated problems: nine of ten are nearly always answered rightly by the official
+    endpoint, the tenth never.
+    """
+    rows = [
+        {"id": f"p{n}", "problem": f"What is {n} plus {n}? (number {n})", "answer": str(2 * n)}
+        for n in range(1, PROBLEMS + 1)
+    ]
     (tmp_path / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     drawn = random.Random(5)
     lines: list[dict[str, Any]] = [{"kvv_reference": 1, "model": "kimi-k3", "run_id": "official"}]
@@ -45,7 +52,16 @@ def ask(tmp_path: Path) -> list[str]:
         lines.append({"suite": "aime2025", "case": f"aime2025/p{n}", "samples": [{"correct": right, "strict": right}]})
     (tmp_path / "official.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     (tmp_path / "looked.toml").write_text(POLICY, "utf-8")
-    options = ["--data", "aime2025=problems.jsonl", "--reference", "official.jsonl", "--policy", "looked.toml", "--model", "kimi-k3"]
+    options = [
+        "--data",
+        "aime2025=problems.jsonl",
+        "--reference",
+        "official.jsonl",
+        "--policy",
+        "looked.toml",
+        "--model",
+        "kimi-k3",
+    ]
     return ["run", "aime2025", *options, "--samples", "1", "--early-stop"]
 
 
@@ -53,7 +69,14 @@ def ask(tmp_path: Path) -> list[str]:
 def vendor(tmp_path: Path, accuracy: float, **more: Any) -> Iterator[ReferenceServer]:
     entries = load_suite("aime2025").answer_key(load("aime2025", path=str(tmp_path / "problems.jsonl")))
     answers = tuple(
-        type(a)(suite=a.suite, case=a.case, prompt=a.prompt, right=a.right, wrong=a.wrong, ease=0.0 if a.case.endswith("0") else 1.0)
+        type(a)(
+            suite=a.suite,
+            case=a.case,
+            prompt=a.prompt,
+            right=a.right,
+            wrong=a.wrong,
+            ease=0.0 if a.case.endswith("0") else 1.0,
+        )
         for a in canned(entries)
     )
     with ReferenceServer(ReferenceConfig(answers=answers, accuracy=accuracy, seed=11, **more)) as server:
@@ -107,11 +130,15 @@ def test_a_vendor_is_decided_at_a_look_and_every_verb_says_the_same(
     scored = kvv_cli("score", str(ran.folder))
     assert (scored.code, scored.row("aime2025")) == (code, row)
     resumed = kvv_cli("resume", str(ran.folder))
-    assert (resumed.code, resumed.row("aime2025")) == (code, row), "nobody listens any more, and nothing is left to be asked"
+    assert (resumed.code, resumed.row("aime2025")) == (code, row), (
+        "nobody listens any more, and nothing is left to be asked"
+    )
 
 
 def test_a_run_that_never_crosses_is_judged_by_the_last_bound(kvv_cli: Any, ask: list[str], tmp_path: Path) -> None:
-    """A vendor at the margin: no look decides, all is asked, and the interval is that of the fifth look (92 %), not of a fixed size (90 %)."""
+    """A vendor at the margin: no look decides, all is asked, and the interval is that of the fifth look (92 %), not of
+    a fixed size (90 %).
+    """
     with vendor(tmp_path, 0.87) as server:
         ran = kvv_cli(*ask, "--base-url", server.base_url)
     row = ran.row("aime2025")
@@ -159,8 +186,12 @@ def test_all_samples_of_a_problem_are_concluded_before_its_look(kvv_cli: Any, as
     assert len(set(asked)) % 8 == 0
 
 
-def test_unanswered_samples_are_bounds_at_a_look_and_keep_a_pass_away(kvv_cli: Any, ask: list[str], tmp_path: Path, serve: Any) -> None:
-    """Every sixth request ends in an error of the network's kind: 17 points of open samples let no look pass, however right the rest is."""
+def test_unanswered_samples_are_bounds_at_a_look_and_keep_a_pass_away(
+    kvv_cli: Any, ask: list[str], tmp_path: Path, serve: Any
+) -> None:
+    """Every sixth request ends in an error of the network's kind: 17 points of open samples let no look pass, however
+    right the rest is.
+    """
     with vendor(tmp_path, 0.98, faults=()) as server:
         import urllib.request
 
@@ -168,7 +199,9 @@ def test_unanswered_samples_are_bounds_at_a_look_and_keep_a_pass_away(kvv_cli: A
             question = json.loads(body)["messages"][-1]["content"]
             if "(number" in question and int(question.split("(number ")[1].split(")")[0]) % 6 == 1:
                 return {"status": 403, "body": b'{"error": {"message": "blocked", "type": "content_filter"}}'}
-            request = urllib.request.Request(f"{server.base_url}/chat/completions", data=body, headers={"Content-Type": "application/json"})  # noqa: S310
+            request = urllib.request.Request(  # noqa: S310
+                f"{server.base_url}/chat/completions", data=body, headers={"Content-Type": "application/json"}
+            )
             with urllib.request.urlopen(request) as found:  # noqa: S310
                 return {"body": found.read(), "content_type": found.headers["Content-Type"]}
 
@@ -180,21 +213,41 @@ def test_unanswered_samples_are_bounds_at_a_look_and_keep_a_pass_away(kvv_cli: A
     assert row["verdict"] == "inconclusive"
 
 
-def test_conversations_are_looked_at_whole_and_a_suite_without_looks_runs_on_in_full(kvv_cli: Any, tmp_path: Path) -> None:
+def test_conversations_are_looked_at_whole_and_a_suite_without_looks_runs_on_in_full(
+    kvv_cli: Any, tmp_path: Path
+) -> None:
     suites = [load_suite(name) for name in ("beam", "toolcall")]
-    answers = tuple(entry for suite in suites for entry in canned(suite.answer_key(load(suite.dataset or "", fixture=True))))
+    answers = tuple(
+        entry for suite in suites for entry in canned(suite.answer_key(load(suite.dataset or "", fixture=True)))
+    )
     planned = prepare(load_config({"suites": ["beam"]}, environ={})).plan.suites[0].cases
     lines: list[dict[str, Any]] = [{"kvv_reference": 1, "model": "kimi-k3", "run_id": "official"}]
     lines += [{"suite": "beam", "case": case.id, "samples": [{"kvv_score": 1.0}]} for case in planned]
     (tmp_path / "official.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     with ReferenceServer(ReferenceConfig(answers=answers)) as server:
         judge = ["--judge-base-url", server.base_url, "--judge-model", "kimi-k3"]
-        options = ["--data", "beam=fixture", "--data", "toolcall=fixture", "--reference", "official.jsonl", "--early-stop", "--model", "kimi-k3"]
+        options = [
+            "--data",
+            "beam=fixture",
+            "--data",
+            "toolcall=fixture",
+            "--reference",
+            "official.jsonl",
+            "--early-stop",
+            "--model",
+            "kimi-k3",
+        ]
         ran = kvv_cli("run", "beam", "toolcall", *options, *judge, "--base-url", server.base_url)
     assert "beam may end at one of 5 looks; in full: toolcall (an F1" in ran.err
     (look,) = looks(ran.folder)
     half = len(planned) // 2
-    assert (look["suite"], look["number"], look["of"], look["asked"], look["planned"]) == ("beam", 1, 2, half, len(planned))
+    assert (look["suite"], look["number"], look["of"], look["asked"], look["planned"]) == (
+        "beam",
+        1,
+        2,
+        half,
+        len(planned),
+    )
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
         sent = [one.exchange.identity.case for one in store.exchanges() if one.exchange.role is Role.TARGET]
     blocks = {case.id: case.inputs["block"] for case in planned}

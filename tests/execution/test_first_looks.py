@@ -27,7 +27,11 @@ def doctor(kvv_cli: Any, url: str, model: str = "kimi-k3") -> Any:
 def test_a_good_endpoint_is_reachable_knows_the_model_and_takes_the_key(locked: ReferenceServer, kvv_cli: Any) -> None:
     ran = doctor(kvv_cli, locked.base_url)
     assert ran.code == 0
-    for words in ("answers the simplest request (HTTP 200", "the key in KVV_API_KEY is accepted", "model kimi-k3: one of 1 listed"):
+    for words in (
+        "answers the simplest request (HTTP 200",
+        "the key in KVV_API_KEY is accepted",
+        "model kimi-k3: one of 1 listed",
+    ):
         assert words in ran.out
     assert "BROKEN" not in ran.out
     assert KEY not in ran.said
@@ -43,8 +47,13 @@ def test_an_endpoint_without_a_key_is_not_said_to_accept_one(kvv_cli: Any) -> No
 Spoil = Callable[[str], str]
 
 
-@pytest.mark.parametrize("spoil", [lambda url: url.removesuffix("/v1"), lambda url: url.removesuffix("v1"), lambda url: url + "/chat/completions"])
-def test_an_address_that_lacks_v1_or_says_too_much_is_put_right(spoil: Spoil, locked: ReferenceServer, kvv_cli: Any) -> None:
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda url: url.removesuffix("/v1"), lambda url: url.removesuffix("v1"), lambda url: url + "/chat/completions"],
+)
+def test_an_address_that_lacks_v1_or_says_too_much_is_put_right(
+    spoil: Spoil, locked: ReferenceServer, kvv_cli: Any
+) -> None:
     wrong = spoil(locked.base_url)
     hint = f"did you mean --base-url {locked.base_url} ?"
     asked = doctor(kvv_cli, wrong)
@@ -85,7 +94,10 @@ def test_an_unknown_model_is_answered_with_those_that_are_listed(locked: Referen
     assert (ran.code, words in ran.out) == (2, True)
 
 
-@pytest.mark.parametrize(("key", "words"), [("sk-another-key-000", "look at the key in the environment variable KVV_API_KEY"), ("", "is not set")])
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("sk-another-key-000", "look at the key in the environment variable KVV_API_KEY"), ("", "is not set")],
+)
 def test_a_wrong_or_missing_key_is_a_configuration_error_that_names_the_variable(
     key: str, words: str, locked: ReferenceServer, kvv_cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,10 +120,17 @@ def test_a_dead_endpoint_is_said_to_be_dead_by_the_doctor_too(kvv_cli: Any) -> N
     assert "nothing accepts connections there" in ran.out
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [5, {}, null]}', b'{"data": [{"id": {}}]}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [5, {}, null]}', b'{"data": [{"id": {}}]}', b"\xff", b"[" * 100_000],
+)
 def test_whatever_stands_in_place_of_the_list_of_models_is_survived(body: bytes, serve: Any, kvv_cli: Any) -> None:
     def answer(number: int, headers: dict[str, str], sent: bytes) -> dict[str, Any]:
-        return {"body": body} if not sent else {"status": 404, "body": b'{"error": {"message": "no such model", "type": "x"}}'}
+        return (
+            {"body": body}
+            if not sent
+            else {"status": 404, "body": b'{"error": {"message": "no such model", "type": "x"}}'}
+        )
 
     with serve(answer=answer) as site:
         ran = doctor(kvv_cli, site.url)

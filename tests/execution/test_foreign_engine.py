@@ -1,4 +1,6 @@
-"""An engine that nobody here wrote: llama.cpp's own HTTP server, from the wheel xllamacpp, with a random model of 1 MB."""
+"""An engine that nobody here wrote: llama.cpp's own HTTP server, from the wheel xllamacpp, with a random model of 1
+MB.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     del server
 
 
-#: what depends on the protocol and not on what the model would like to say; kept to a minute. Forced calls stay out: this engine was
-#: not seen to hold this model to a call, so that each such answer is noise up to its limit of 2,048 tokens, 15 s of a core, and a pair
-#: of cases asks for four of them
+#: what depends on the protocol and not on what the model would like to say; kept to a minute. Forced calls stay out:
+#: this engine was not seen to hold this model to a call, so that each such answer is noise up to its limit of 2,048
+#: tokens, 15 s of a core, and a pair of cases asks for four of them
 CASES = (
     "params/omitted/*",
     "params/accepted/*",
@@ -62,9 +64,12 @@ CASES = (
     "usage/adds-up/*",
 )
 
-#: every deviation that may be reported, with what the engine does; all of them are should-level on an engine of no known model
+#: every deviation that may be reported, with what the engine does; all of them are should-level on an engine of no
+#: known model
 DEVIATIONS = {
-    "params/rejected/*": "any number is taken for temperature, top_p and the penalties: temperature -0.1 and top_p 7 get a 200",
+    "params/rejected/*": (
+        "any number is taken for temperature, top_p and the penalties: temperature -0.1 and top_p 7 get a 200"
+    ),
     "params/type/max-tokens-fraction/*": "1.5 is cut to 1",
     "params/type/n-fraction/*": "1.5 is cut to 1",
     "params/type/stop-object/*": "an object is taken for no stop at all",
@@ -91,13 +96,31 @@ FINDINGS = {
 }
 
 
-def test_a_real_engine_is_checked_without_an_error_of_ours_and_accused_of_nothing_that_it_does_not_do(engine: str, kvv_cli: Any) -> None:
+def test_a_real_engine_is_checked_without_an_error_of_ours_and_accused_of_nothing_that_it_does_not_do(
+    engine: str, kvv_cli: Any
+) -> None:
     globs = [part for glob in CASES for part in ("--case", glob)]
-    ran = kvv_cli("check", "--base-url", engine, "--model", MODEL, "--profile", "openai", "--surface", "engine", *globs, "--deadline", "45", "-q")
+    ran = kvv_cli(
+        "check",
+        "--base-url",
+        engine,
+        "--model",
+        MODEL,
+        "--profile",
+        "openai",
+        "--surface",
+        "engine",
+        *globs,
+        "--deadline",
+        "45",
+        "-q",
+    )
     checks = ran.report["checks"]
     outcomes = {row["id"]: row["verdict"] for row in checks}
     assert "error" not in outcomes.values(), ran.said
-    assert sum(outcome in ("pass", "fail") for outcome in outcomes.values()) > len(outcomes) / 3, "the engine was hardly asked"
+    assert sum(outcome in ("pass", "fail") for outcome in outcomes.values()) > len(outcomes) / 3, (
+        "the engine was hardly asked"
+    )
     failed = {row["id"]: f"{row['level']} {row['reason']}" for row in checks if row["verdict"] == "fail"}
     assert {name: why for name, why in failed.items() if not listed(name, DEVIATIONS)} == {}
     assert {name for name, why in failed.items() if why.startswith("must")} == set()
@@ -112,10 +135,18 @@ def listed(name: str, known: dict[str, str]) -> bool:
 
 def test_the_known_deviations_of_the_engine_are_found(engine: str, kvv_cli: Any) -> None:
     """Temperature out of range and an empty messages list get a 200, tools "x" a 500: found, not overlooked."""
-    globs = ("params/rejected/temperature-minus-0.1/whole", "errors/missing/any-message/whole", "errors/type/tools-text/whole")
+    globs = (
+        "params/rejected/temperature-minus-0.1/whole",
+        "errors/missing/any-message/whole",
+        "errors/type/tools-text/whole",
+    )
     arguments = [part for glob in globs for part in ("--case", glob)]
-    ran = kvv_cli("check", "--base-url", engine, "--model", MODEL, "--profile", "openai", "--surface", "engine", *arguments, "-q")
+    ran = kvv_cli(
+        "check", "--base-url", engine, "--model", MODEL, "--profile", "openai", "--surface", "engine", *arguments, "-q"
+    )
     found = {row["id"]: row["reason"] for row in ran.report["checks"]}
-    assert found == dict(zip(globs, ("invalid-request-accepted", "invalid-request-accepted", "reproducible-500"), strict=True))
+    assert found == dict(
+        zip(globs, ("invalid-request-accepted", "invalid-request-accepted", "reproducible-500"), strict=True)
+    )
     assert json.dumps(ran.report).count("reproducible-500") >= 1
     assert ran.code == 0, "should-level deviations gate nothing"

@@ -38,7 +38,11 @@ def test_a_server_that_wants_its_key_passes_and_keeps_on_answering(keyed: Any) -
     assert ran.report["trouble"] == ""
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
         sent = {(stored.exchange.identity.case, stored.request.credential.value) for stored in store.exchanges()}
-    assert {("errors/key/missing/whole", "none"), ("errors/key/wrong/whole", "wrong"), ("kvv/reachability", "own")} <= sent
+    assert {
+        ("errors/key/missing/whole", "none"),
+        ("errors/key/wrong/whole", "wrong"),
+        ("kvv/reachability", "own"),
+    } <= sent
     line = keyed("show", "errors/key/missing/whole", "--run", str(ran.folder)).said
     assert "curl" in line
     assert "Authorization" not in line
@@ -52,9 +56,14 @@ def test_a_server_that_answers_anybody_fails_what_should_be_refused(keyed: Any) 
 
 
 def test_a_refusal_of_foreign_keys_that_is_no_json_decides_nothing(keyed: Any, serve: Any) -> None:
-    answer = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [
-        {"index": 0, "message": {"role": "assistant", "content": "ready"}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}  # fmt: skip
+    answer = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "ready"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
 
     def reply(number: int, headers: dict[str, str], body: bytes) -> dict[str, Any]:
         if KEY in sent_key(headers):
@@ -67,7 +76,9 @@ def test_a_refusal_of_foreign_keys_that_is_no_json_decides_nothing(keyed: Any, s
     assert {sent_key(headers) for headers in server.seen} == {f"Bearer {KEY}", "Bearer kvv-no-such-key", ""}
 
 
-def test_without_a_key_or_with_headers_that_may_be_one_nothing_is_asked(kvv_cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_or_with_headers_that_may_be_one_nothing_is_asked(
+    kvv_cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ReferenceServer(ReferenceConfig()) as server:
         bare = kvv_cli(*CHECK, "--base-url", server.base_url)
         monkeypatch.setenv("KVV_API_KEY", KEY)
@@ -83,7 +94,12 @@ def test_a_ban_after_a_foreign_key_is_named_as_that(keyed: Any, serve: Any) -> N
         if KEY not in sent_key(headers):
             banned.append(number)
         if banned:
-            return {"status": 401, "body": json.dumps({"error": {"message": "who are you", "type": "invalid_authentication_error"}}).encode()}
+            return {
+                "status": 401,
+                "body": json.dumps(
+                    {"error": {"message": "who are you", "type": "invalid_authentication_error"}}
+                ).encode(),
+            }
         return {"body": json.dumps(READY).encode()}
 
     with serve(reply) as server:

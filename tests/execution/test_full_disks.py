@@ -30,12 +30,19 @@ sys.exit(main(sys.argv[2:]))
 
 
 def limited(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", LIMITED, str(size), *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", LIMITED, str(size), *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def said_what_to_do(ended: Any, folder: Path) -> bool:
     lines = [line for line in ended.stderr.splitlines() if line.startswith("kvv ")]
-    return len(lines) == 1 and "full" in lines[0] and f"kvv resume {folder}" in lines[0] and "Traceback" not in ended.stderr
+    return (
+        len(lines) == 1
+        and "full" in lines[0]
+        and f"kvv resume {folder}" in lines[0]
+        and "Traceback" not in ended.stderr
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file size limits are POSIX")
@@ -49,7 +56,13 @@ def test_a_run_and_its_resumption_say_that_the_disk_is_full_and_go_on_when_it_is
     again = limited(200_000, "resume", str(folder), "-q")
     assert again.returncode == 4, again
     assert said_what_to_do(again, folder), again.stderr
-    ended = subprocess.run([sys.executable, "-m", "kvv", "resume", str(folder), "-q"], capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-m", "kvv", "resume", str(folder), "-q"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert ended.returncode == 3, ended  # the count of a server that is gone cannot be compared
     report = json.loads((folder / "report.json").read_text("utf-8"))
     row = next(row for row in report["suites"] if row["primary"])

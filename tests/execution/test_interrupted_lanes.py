@@ -19,7 +19,19 @@ from kvv.mockserver import ReferenceConfig, ReferenceServer
 from kvv.storage.run_folder import runs_under
 from kvv.storage.store import Store
 
-AIME = ("aime2025", "--data", "aime2025=fixture", "--samples", "6", "--model", "kimi-k3", "--no-stream", "--concurrency", "4", "-q")
+AIME = (
+    "aime2025",
+    "--data",
+    "aime2025=fixture",
+    "--samples",
+    "6",
+    "--model",
+    "kimi-k3",
+    "--no-stream",
+    "--concurrency",
+    "4",
+    "-q",
+)
 
 
 @pytest.fixture
@@ -32,9 +44,13 @@ def servers() -> Iterator[tuple[ReferenceServer, ReferenceServer]]:
         yield one, two
 
 
-def interrupted(command: list[str], number: signal.Signals, *servers: ReferenceServer) -> subprocess.CompletedProcess[str]:
+def interrupted(
+    command: list[str], number: signal.Signals, *servers: ReferenceServer
+) -> subprocess.CompletedProcess[str]:
     """Signals once both endpoints have been asked some questions."""
-    with subprocess.Popen([sys.executable, "-m", "kvv", *command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kvv", *command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         until = time.monotonic() + 60
         while any(server.stats()["requests"] < 20 for server in servers):
             assert process.poll() is None, process.communicate()
@@ -52,7 +68,9 @@ def concluded(store_folder: Path) -> int:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_run_with_its_reference_is_completed_after_any_end(number: signal.Signals, servers: Any, tmp_path: Path, kvv_cli: Any) -> None:
+def test_a_run_with_its_reference_is_completed_after_any_end(
+    number: signal.Signals, servers: Any, tmp_path: Path, kvv_cli: Any
+) -> None:
     vendor, official = servers
     addresses = ["--base-url", vendor.base_url, "--reference-base-url", official.base_url]
     ended = interrupted(["run", *AIME, *addresses, "--out", str(tmp_path / "out")], number, vendor, official)
@@ -78,14 +96,23 @@ def test_a_run_with_its_reference_is_completed_after_any_end(number: signal.Sign
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_all_sides_drain_and_what_there_is_is_compared(servers: Any, tmp_path: Path) -> None:
     file = tmp_path / "sides.toml"
-    file.write_text(tomli_w.dumps({"vendor": [{"name": f"s{n}", "base_url": server.base_url} for n, server in enumerate(servers)]}), "utf-8")
+    file.write_text(
+        tomli_w.dumps({"vendor": [{"name": f"s{n}", "base_url": server.base_url} for n, server in enumerate(servers)]}),
+        "utf-8",
+    )
     ended = interrupted(["vendors", str(file), *AIME, "--out", str(tmp_path / "out")], signal.SIGINT, *servers)
     assert ended.returncode == 130, ended.stderr
     folders = runs_under(tmp_path / "out")
     assert len(folders) == 2
     for folder in folders:
-        assert f"stopped (interrupted: interrupted: no more requests were started); continue with: kvv resume {folder}" in ended.stderr
+        assert (
+            f"stopped (interrupted: interrupted: no more requests were started); continue with: kvv resume {folder}"
+            in ended.stderr
+        )
         assert 0 < concluded(folder) < 72
     (document,) = (tmp_path / "out").glob("*-vendors-*/comparison.json")
     assert json.loads(document.read_text())["sides"] == ["s0", "s1"]
-    assert f"kvv compare {folders[0]} {folders[1]}" in ended.stderr or f"kvv compare {folders[1]} {folders[0]}" in ended.stderr
+    assert (
+        f"kvv compare {folders[0]} {folders[1]}" in ended.stderr
+        or f"kvv compare {folders[1]} {folders[0]}" in ended.stderr
+    )

@@ -1,4 +1,6 @@
-"""kill -9 and SIGTERM: no concluded exchange is lost, and `kvv resume` ends with the verdicts of an uninterrupted run."""
+"""kill -9 and SIGTERM: no concluded exchange is lost, and `kvv resume` ends with the verdicts of an uninterrupted
+run.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def server() -> Iterator[ReferenceServer]:
     suite = load_suite("aime2025")
     answers = canned(suite.answer_key(load("aime2025", fixture=True)))
     fixed = tuple(
-        type(a)(suite=a.suite, case=a.case, prompt=a.prompt, right=r, wrong=r) for n, a in enumerate(answers) for r in [a.right if n % 2 else a.wrong]
+        type(a)(suite=a.suite, case=a.case, prompt=a.prompt, right=r, wrong=r)
+        for n, a in enumerate(answers)
+        for r in [a.right if n % 2 else a.wrong]
     )
     with ReferenceServer(ReferenceConfig(answers=fixed, ttft_ms=25.0)) as running:
         yield running
@@ -86,15 +90,25 @@ def start_and_stop(server: ReferenceServer, out: Path, number: int, after: int) 
 
 def resume(out: Path, capture: bool = True) -> tuple[int, dict[str, Any]]:
     folder = run_folder(out)
-    ended = subprocess.run([sys.executable, "-m", "kvv", "resume", str(folder), "-q"], capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-m", "kvv", "resume", str(folder), "-q"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert "Traceback" not in ended.stderr
     return ended.returncode, json.loads((folder / "report.json").read_text("utf-8"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSIX")
 @pytest.mark.parametrize("after", [1, 40])
-def test_a_killed_run_resumes_to_the_verdicts_of_an_uninterrupted_one(server: ReferenceServer, tmp_path: Path, after: int) -> None:
-    whole = subprocess.run(command(server.base_url, tmp_path / "whole"), capture_output=True, text=True, timeout=120, check=False)
+def test_a_killed_run_resumes_to_the_verdicts_of_an_uninterrupted_one(
+    server: ReferenceServer, tmp_path: Path, after: int
+) -> None:
+    whole = subprocess.run(
+        command(server.base_url, tmp_path / "whole"), capture_output=True, text=True, timeout=120, check=False
+    )
     process = start_and_stop(server, tmp_path / "killed", signal.SIGKILL, after)
     process.communicate()
     kept, stored = verdicts(run_folder(tmp_path / "killed")), answered_samples(run_folder(tmp_path / "killed"))
@@ -126,7 +140,9 @@ def test_sigterm_drains_reports_and_leaves_a_run_that_resume_completes(server: R
     assert (code, after["suites"][0]["n_concluded"], after["partial"]) == (3, row["n_planned"], False)
 
 
-def test_a_run_that_is_complete_is_resumed_without_a_request_beyond_the_probe(server: ReferenceServer, tmp_path: Path) -> None:
+def test_a_run_that_is_complete_is_resumed_without_a_request_beyond_the_probe(
+    server: ReferenceServer, tmp_path: Path
+) -> None:
     subprocess.run(command(server.base_url, tmp_path), capture_output=True, timeout=120, check=False)
     before, asked = verdicts(run_folder(tmp_path)), server.stats()["requests"]
     resume(tmp_path)

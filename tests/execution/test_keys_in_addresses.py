@@ -1,4 +1,6 @@
-"""A key that stands in an address is a secret from the first request on, whichever endpoint of a run it is for and whoever echoes it."""
+"""A key that stands in an address is a secret from the first request on, whichever endpoint of a run it is for and
+whoever echoes it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ def echoing(role: str) -> dict[str, Any]:
         "model": said,
         "choices": [{"index": 0, "message": message, "finish_reason": said}],
     }
-    return {"body": json.dumps(answer | {"usage": usage, "error": None}).encode(), "headers": {"x-request-id": said, "server": said}}
+    return {
+        "body": json.dumps(answer | {"usage": usage, "error": None}).encode(),
+        "headers": {"x-request-id": said, "server": said},
+    }
 
 
 def everything_in(folder: Path) -> bytes:
@@ -58,17 +63,56 @@ def everything_in(folder: Path) -> bytes:
 
 
 def leaked(data: bytes) -> list[str]:
-    return [secret for secret in RAW for way in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1]) if way.encode() in data]
+    return [
+        secret
+        for secret in RAW
+        for way in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1])
+        if way.encode() in data
+    ]
 
 
 def test_no_key_of_an_address_comes_out_again(kvv_cli: Any, serve: Any) -> None:
-    with serve(**echoing("target")) as target, serve(**echoing("judge")) as judge, serve(**echoing("reference")) as official:
+    with (
+        serve(**echoing("target")) as target,
+        serve(**echoing("judge")) as judge,
+        serve(**echoing("reference")) as official,
+    ):
         ran = kvv_cli(
-            *("run", "params", "aime2025", "beam", "--data", "aime2025=fixture", "--data", "beam=fixture", "--limit", "1", "--samples", "1"),
-            *("--base-url", address(target.url, "target"), "--model", "kimi-k3", "--judge-base-url", address(judge.url, "judge")),
-            *("--judge-model", "j", "--reference-base-url", address(official.url, "reference"), "--record", "full", "--force", "--stream", "--yes"),
+            *(
+                "run",
+                "params",
+                "aime2025",
+                "beam",
+                "--data",
+                "aime2025=fixture",
+                "--data",
+                "beam=fixture",
+                "--limit",
+                "1",
+                "--samples",
+                "1",
+            ),
+            *(
+                "--base-url",
+                address(target.url, "target"),
+                "--model",
+                "kimi-k3",
+                "--judge-base-url",
+                address(judge.url, "judge"),
+            ),
+            *(
+                "--judge-model",
+                "j",
+                "--reference-base-url",
+                address(official.url, "reference"),
+                "--record",
+                "full",
+                "--force",
+                "--stream",
+                "--yes",
+            ),
             *("--max-requests", "60"),
-        )  # fmt: skip
+        )
         asked = [len(server.seen) for server in (target, judge, official)]
     assert min(asked) > 0, ran.said
     data = everything_in(ran.folder)
@@ -83,7 +127,9 @@ def test_no_key_of_an_address_comes_out_again(kvv_cli: Any, serve: Any) -> None:
     assert leaked(shown.said.encode()) == []
 
 
-@pytest.mark.parametrize("cut", [address, lambda url, role: address(url, role).partition("?")[0]], ids=["whole", "user"])
+@pytest.mark.parametrize(
+    "cut", [address, lambda url, role: address(url, role).partition("?")[0]], ids=["whole", "user"]
+)
 def test_an_address_whose_key_was_cut_out_is_given_again(cut: Any, kvv_cli: Any, serve: Any) -> None:
     with serve(**echoing("target")) as target:
         url = cut(target.url, "target")

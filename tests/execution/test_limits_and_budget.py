@@ -101,7 +101,9 @@ def usage(prompt: int, completion: int, cached: int = 0) -> Observation:
 
 def test_cost_counts_cached_tokens_at_their_own_price() -> None:
     budget = Budget(bounds=Bounds(), prices=Prices(input=3.0, cached=0.3, output=15.0))
-    assert budget.count_usage(usage(1_000_000, 100_000, cached=600_000)) == pytest.approx(0.4 * 3 + 0.6 * 0.3 + 0.1 * 15)
+    assert budget.count_usage(usage(1_000_000, 100_000, cached=600_000)) == pytest.approx(
+        0.4 * 3 + 0.6 * 0.3 + 0.1 * 15
+    )
 
 
 def test_nonsense_usage_earns_no_money_back() -> None:

@@ -10,7 +10,14 @@ def completion(body: bytes, **more: str) -> bytes:
     asked = json.loads(body)
     choice = {"index": 0, "message": {"role": "assistant", "content": "\\boxed{1}"}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
-    whole = {"id": "x", "object": "chat.completion", "created": 1, "model": asked["model"], "choices": [choice], "usage": usage}
+    whole = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": asked["model"],
+        "choices": [choice],
+        "usage": usage,
+    }
     return json.dumps({**whole, **more}).encode()
 
 
@@ -24,7 +31,19 @@ def test_a_gateway_that_changes_providers_decides_nothing_until_one_is_pinned(kv
         return {"body": completion(body, system_fingerprint=f"fp_{number}"), "headers": told}
 
     with serve(answer) as gateway:
-        asked = ("run", "aime2025", "--data", "aime2025=fixture", "--limit", "6", "--samples", "2", "--no-stream", "--model", "kimi-k3")
+        asked = (
+            "run",
+            "aime2025",
+            "--data",
+            "aime2025=fixture",
+            "--limit",
+            "6",
+            "--samples",
+            "2",
+            "--no-stream",
+            "--model",
+            "kimi-k3",
+        )
         asked += ("--base-url", gateway.url)
         pinned = ("--provider", "one")
         kvv_cli(*asked, *pinned, "--as-reference", "official.jsonl")

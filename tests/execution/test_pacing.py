@@ -196,7 +196,9 @@ def test_works_of_an_earlier_part_of_the_run_keep_their_place() -> None:
     asyncio.run(run())
 
 
-def test_a_lane_that_does_not_reach_its_endpoint_is_waited_for_with_patience_and_then_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_does_not_reach_its_endpoint_is_waited_for_with_patience_and_then_catches_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("kvv.execution.scheduling.pacing.REACH_PATIENCE_S", 0.05)
 
     async def run() -> None:

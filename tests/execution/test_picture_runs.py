@@ -1,4 +1,6 @@
-"""Whole runs with pictures: what was sent is what the data set holds, the store keeps it, and a bad picture is our error alone."""
+"""Whole runs with pictures: what was sent is what the data set holds, the store keeps it, and a bad picture is our
+error alone.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ def test_our_endpoint_counts_what_we_count(arguments: tuple[str, ...], kvv_cli: 
     assert ran.code == 0, ran.said
     for suite, n in (("ocrbench", 22), ("mmmu_pro", 20)):
         row = ran.row(suite)
-        assert (row["verdict"], row["value"], row["n_concluded"], row["reference"]["kind"]) == ("pass", 1.0, n, "server-count")
+        assert (row["verdict"], row["value"], row["n_concluded"], row["reference"]["kind"]) == (
+            "pass",
+            1.0,
+            n,
+            "server-count",
+        )
 
 
 def test_the_store_holds_the_bytes_that_were_sent_and_the_case_a_reference(kvv_cli: Any) -> None:
@@ -56,7 +63,9 @@ def test_a_picture_that_cannot_be_decoded_is_an_error_of_ours_and_the_run_goes_o
     found = ran.row("ocrbench")
     assert (found["n_planned"], found["n_concluded"], found["n_inconclusive"]) == (2, 1, 1)
     assert found["breakdown"]["errors"] == 1
-    assert f"{path}: line 2: column 'image': cannot be decoded" in (ran.folder / "report.md").read_text("utf-8") + json.dumps(ran.report)
+    assert f"{path}: line 2: column 'image': cannot be decoded" in (ran.folder / "report.md").read_text(
+        "utf-8"
+    ) + json.dumps(ran.report)
 
 
 def test_bad_data_is_a_usage_error_of_one_line(tmp_path: Path, kvv_cli: Any) -> None:

@@ -36,7 +36,9 @@ def edited(folder: Path, **values: Any) -> None:
     """run.toml with other values; None takes one away."""
     table = tomllib.loads((folder / "run.toml").read_text("utf-8")) | values
     table["origin"] = dict.fromkeys(table, "flag")  # as if the user had given everything
-    (folder / "run.toml").write_text(tomli_w.dumps({name: value for name, value in table.items() if value is not None}), "utf-8")
+    (folder / "run.toml").write_text(
+        tomli_w.dumps({name: value for name, value in table.items() if value is not None}), "utf-8"
+    )
 
 
 def refused(said: Any, *words: str) -> bool:
@@ -65,13 +67,20 @@ def test_what_only_the_received_file_names_gets_no_request_and_no_key(keyed: Any
         asked = server.stats()["requests"]
         for changed, options in (
             ({"base_url": listener.url}, ("--base-url",)),
-            ({"base_url": listener.url, "api_key_env": "OTHER_SECRET", "header_env": {"x-one": "OTHER_SECRET"}},
-             ("--base-url", "--api-key-env OTHER_SECRET", "--header-env x-one=OTHER_SECRET")),
-            ({"judge_base_url": listener.url, "judge_model": "m", "judge_api_key_env": "OTHER_SECRET"},
-             ("--judge-base-url", "--judge-api-key-env OTHER_SECRET")),
-            ({"reference_base_url": listener.url, "reference_api_key_env": "OTHER_SECRET"}, ("--reference-base-url", "--reference-api-key-env")),
+            (
+                {"base_url": listener.url, "api_key_env": "OTHER_SECRET", "header_env": {"x-one": "OTHER_SECRET"}},
+                ("--base-url", "--api-key-env OTHER_SECRET", "--header-env x-one=OTHER_SECRET"),
+            ),
+            (
+                {"judge_base_url": listener.url, "judge_model": "m", "judge_api_key_env": "OTHER_SECRET"},
+                ("--judge-base-url", "--judge-api-key-env OTHER_SECRET"),
+            ),
+            (
+                {"reference_base_url": listener.url, "reference_api_key_env": "OTHER_SECRET"},
+                ("--reference-base-url", "--reference-api-key-env"),
+            ),
             ({"api_key_env": "OTHER_SECRET"}, ("--base-url", "--api-key-env OTHER_SECRET")),
-        ):  # fmt: skip
+        ):
             received = shutil.copytree(folder, folder.parent / "received", dirs_exist_ok=True)
             edited(received, **changed)
             assert refused(keyed("resume", str(received), *MORE), "RUN: ", *options)
@@ -92,11 +101,15 @@ def test_a_key_taken_out_of_the_file_does_not_send_the_usual_one(keyed: Any, ser
         assert listener.seen == []
 
 
-def test_another_machine_goes_on_with_what_is_given_again(keyed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_machine_goes_on_with_what_is_given_again(
+    keyed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with ReferenceServer(ReferenceConfig(api_key=OTHER)) as server:
         folder = keyed(*CUT, "--base-url", server.base_url, "--api-key-env", "OTHER_SECRET").folder
         another_machine(monkeypatch, tmp_path)
-        assert refused(keyed("resume", str(folder), *MORE), f"--base-url {server.base_url}", "--api-key-env OTHER_SECRET")
+        assert refused(
+            keyed("resume", str(folder), *MORE), f"--base-url {server.base_url}", "--api-key-env OTHER_SECRET"
+        )
         assert refused(keyed("resume", str(folder), "--base-url", server.base_url, *MORE), "--api-key-env OTHER_SECRET")
         ended = keyed("resume", str(folder), "--base-url", server.base_url, "--api-key-env", "OTHER_SECRET", *MORE)
     assert ended.code == 0, ended.said
@@ -112,7 +125,14 @@ def test_a_seal_is_of_its_run_alone(keyed: Any, serve: Any, tmp_path: Path) -> N
             strange = keyed(*CUT, "--base-url", listener.url, out=tmp_path / "strange").folder
         listener.seen.clear()
         tries: list[Any] = [seal, {"options": [], "mac": seal["mac"]}, {"options": ["base_url"], "mac": "0" * 64}]
-        tries += [{"options": ["base_url"], "mac": "\udcff"}, {"options": [[]], "mac": "x"}, {"mac": "x"}, [], "x", None]
+        tries += [
+            {"options": ["base_url"], "mac": "\udcff"},
+            {"options": [[]], "mac": "x"},
+            {"mac": "x"},
+            [],
+            "x",
+            None,
+        ]
         for forged in tries:
             with Store.open(strange / "store.sqlite") as store:
                 store.set_meta(RECORD, forged)
@@ -128,13 +148,18 @@ def test_a_path_that_only_the_file_names_is_not_written(keyed: Any, tmp_path: Pa
     assert refused(keyed("resume", str(folder), "-q"), f"--as-reference {victim}")
     assert keyed("score", str(folder), "-q").code == made.code
     assert not victim.exists()
-    assert keyed("resume", str(folder), "--as-reference", str(victim), "-q").code in (made.code, 3)  # our own endpoint has forgotten its counts
+    assert keyed("resume", str(folder), "--as-reference", str(victim), "-q").code in (
+        made.code,
+        3,
+    )  # our own endpoint has forgotten its counts
     assert victim.exists()
 
 
 def test_the_reference_of_merged_shards_is_written_where_this_user_said(keyed: Any, tmp_path: Path) -> None:
     own, victim = tmp_path / "own.jsonl", tmp_path / "victim.jsonl"
-    shards = [keyed("run", "ocrbench", "--limit", "4", "-q", "--shard", f"{i}/2", out=Path(f"s{i}")).folder for i in (1, 2)]
+    shards = [
+        keyed("run", "ocrbench", "--limit", "4", "-q", "--shard", f"{i}/2", out=Path(f"s{i}")).folder for i in (1, 2)
+    ]
     edited(shards[0], as_reference=str(victim))
     names = [str(shard) for shard in shards]
     assert refused(keyed("merge", *names, "--out", "merged"), "--as-reference FILE")
@@ -151,7 +176,9 @@ def test_a_gate_measures_again_only_where_this_user_said(keyed: Any, serve: Any)
         gate = ("gate", str(folder), "--baseline", str(base), "--allow-different", "all", "--confirm-now")
         before = keyed(*gate)
         assert "has no proof" not in before.said
-        edited(folder, base_url=listener.url, api_key_env="OTHER_SECRET", sandbox="none", as_reference="nobody-asks-for-it")
+        edited(
+            folder, base_url=listener.url, api_key_env="OTHER_SECRET", sandbox="none", as_reference="nobody-asks-for-it"
+        )
         assert refused(keyed(*gate), "--base-url", "--api-key-env OTHER_SECRET", "--sandbox none")
         assert listener.seen == []
         again = keyed(*gate, "--base-url", server.base_url, "--api-key-env", "KVV_API_KEY", "--sandbox", "bwrap")
@@ -176,7 +203,9 @@ def test_no_sandbox_is_a_word_of_the_command_line_alone(keyed: Any, serve: Any) 
 
 
 @posix
-def test_the_key_of_the_seals_is_the_users_alone_and_no_run_needs_it(keyed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_key_of_the_seals_is_the_users_alone_and_no_run_needs_it(
+    keyed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with ReferenceServer(ReferenceConfig(api_key=KEY)) as server:
         folder = keyed(*CUT, "--base-url", server.base_url).folder
@@ -207,7 +236,9 @@ def pipe(place: Path, target: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("put", [symbolic, hard, pipe])
-def test_reports_replace_what_stands_in_their_place(put: Callable[[Path, Path], None], kvv_cli: Any, tmp_path: Path) -> None:
+def test_reports_replace_what_stands_in_their_place(
+    put: Callable[[Path, Path], None], kvv_cli: Any, tmp_path: Path
+) -> None:
     folder = kvv_cli("check", "params", "-q").folder
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -217,7 +248,10 @@ def test_reports_replace_what_stands_in_their_place(put: Callable[[Path, Path], 
         put(folder / name, victim)
     assert kvv_cli("score", str(folder), "-q").code == 0
     assert victim.read_text() == "precious"
-    assert all((folder / name).is_file() and not (folder / name).is_symlink() and (folder / name).stat().st_nlink == 1 for name in names)
+    assert all(
+        (folder / name).is_file() and not (folder / name).is_symlink() and (folder / name).stat().st_nlink == 1
+        for name in names
+    )
     assert json.loads((folder / "report.json").read_text("utf-8"))["verdict"] == "pass"
     assert not list(folder.glob(".*"))
     (tmp_path / "to").mkdir()
@@ -251,7 +285,9 @@ def test_a_configuration_that_is_a_pipe_is_not_waited_for(kvv_cli: Any) -> None:
 
 
 @posix
-def test_a_suites_own_files_do_not_leave_the_folder(kvv_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suites_own_files_do_not_leave_the_folder(
+    kvv_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from kvv.cases.suite import Suite
 
     folder = kvv_cli("check", "params", "-q").folder

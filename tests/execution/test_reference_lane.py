@@ -1,4 +1,6 @@
-"""The official endpoint asked beside the one under test: same questions, same time, its own key; what it concludes is the reference."""
+"""The official endpoint asked beside the one under test: same questions, same time, its own key; what it concludes is
+the reference.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,19 @@ from kvv.storage.store import Store
 
 KEY = canned(keyed_suites({}))
 VENDOR_KEY, OFFICIAL_KEY = "sk-vendor-canary-7f3a9c", "sk-official-canary-b81d20"
-AIME = ("run", "aime2025", "--data", "aime2025=fixture", "--samples", "8", "--model", "kimi-k3", "--no-stream", "--concurrency", "4")
+AIME = (
+    "run",
+    "aime2025",
+    "--data",
+    "aime2025=fixture",
+    "--samples",
+    "8",
+    "--model",
+    "kimi-k3",
+    "--no-stream",
+    "--concurrency",
+    "4",
+)
 
 
 def endpoint(stack: ExitStack, **how: Any) -> ReferenceServer:
@@ -75,7 +89,10 @@ def test_the_gate_is_decided_by_the_official_endpoint_asked_at_the_same_time(
     accuracy: float, verdicts: Sequence[str], code: int | None, kvv_cli: Any
 ) -> None:
     with ExitStack() as stack:
-        vendor, official = endpoint(stack, accuracy=accuracy, seed=3, ttft_ms=0), endpoint(stack, accuracy=0.9, seed=5, ttft_ms=100)
+        vendor, official = (
+            endpoint(stack, accuracy=accuracy, seed=3, ttft_ms=0),
+            endpoint(stack, accuracy=0.9, seed=5, ttft_ms=100),
+        )
         ran = kvv_cli(*AIME, "--base-url", vendor.base_url, "--reference-base-url", official.base_url)
     assert gate(ran)["verdict"] in verdicts
     assert ran.code == code or code is None
@@ -90,18 +107,36 @@ def test_the_gate_is_decided_by_the_official_endpoint_asked_at_the_same_time(
     assert json.loads((ran.folder / "reference" / "report.json").read_text())["surface"] == "official"
 
 
-def test_no_key_goes_to_the_other_endpoint_nor_into_any_file(kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_goes_to_the_other_endpoint_nor_into_any_file(
+    kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KVV_API_KEY", VENDOR_KEY)
     monkeypatch.setenv("OFFICIAL_KEY", OFFICIAL_KEY)
     monkeypatch.setenv("TENANT", "tenant-canary-55aa")
     with ExitStack() as stack:
         vendor, official = endpoint(stack, api_key=VENDOR_KEY), endpoint(stack, api_key=OFFICIAL_KEY)
-        first, second = stack.enter_context(relay(serve, vendor.base_url)), stack.enter_context(relay(serve, official.base_url))
+        first, second = (
+            stack.enter_context(relay(serve, vendor.base_url)),
+            stack.enter_context(relay(serve, official.base_url)),
+        )
         bodies: list[bytes] = []
         ran = kvv_cli(
-            *AIME, "--limit", "4", "--base-url", first.url, "--header-env", "X-Tenant=TENANT", "--provider", "pinned", "--extra-body",
-            '{"user": "extra-canary"}', "--reference-base-url", second.url, "--reference-api-key-env", "OFFICIAL_KEY",
-        )  # fmt: skip
+            *AIME,
+            "--limit",
+            "4",
+            "--base-url",
+            first.url,
+            "--header-env",
+            "X-Tenant=TENANT",
+            "--provider",
+            "pinned",
+            "--extra-body",
+            '{"user": "extra-canary"}',
+            "--reference-base-url",
+            second.url,
+            "--reference-api-key-env",
+            "OFFICIAL_KEY",
+        )
     assert (ran.row("aime2025")["n_concluded"], ran.row("aime2025")["reference"]["n"]) == (32, 32), ran.said
     for seen, own, other in ((first.seen, VENDOR_KEY, OFFICIAL_KEY), (second.seen, OFFICIAL_KEY, VENDOR_KEY)):
         assert len(seen) >= 33
@@ -114,7 +149,9 @@ def test_no_key_goes_to_the_other_endpoint_nor_into_any_file(kvv_cli: Any, serve
     assert bodies
     assert not any(word in body for body in bodies for word in (b"extra-canary", b"pinned"))
     written = b"".join(path.read_bytes() for path in ran.folder.rglob("*") if path.is_file())
-    assert not any(secret.encode() in written or secret in ran.said for secret in (VENDOR_KEY, OFFICIAL_KEY, "tenant-canary-55aa"))
+    assert not any(
+        secret.encode() in written or secret in ran.said for secret in (VENDOR_KEY, OFFICIAL_KEY, "tenant-canary-55aa")
+    )
 
 
 def test_a_reference_that_dies_fails_nobody_and_resume_goes_on_with_both_lanes(kvv_cli: Any, serve: Any) -> None:
@@ -156,7 +193,9 @@ def test_a_reference_that_is_not_there_at_the_start_costs_nothing_at_the_endpoin
         dead = kvv_cli(*AIME, "--base-url", vendor.base_url, "--reference-base-url", "http://127.0.0.1:9/v1")
         assert dead.code == 3
         assert "the reference endpoint does not answer" in dead.out
-        wrong = kvv_cli(*AIME, "--base-url", vendor.base_url, "--reference-base-url", endpoint(stack, api_key="k").base_url)
+        wrong = kvv_cli(
+            *AIME, "--base-url", vendor.base_url, "--reference-base-url", endpoint(stack, api_key="k").base_url
+        )
         assert wrong.code == 2
         assert "KVV_REFERENCE_API_KEY is not set" in wrong.out
         assert vendor.stats()["requests"] == 2
@@ -165,7 +204,9 @@ def test_a_reference_that_is_not_there_at_the_start_costs_nothing_at_the_endpoin
 def test_where_the_parameter_gate_fails_the_reference_is_asked_no_benchmark(kvv_cli: Any) -> None:
     with ExitStack() as stack:
         vendor, official = endpoint(stack, faults=("A05",)), endpoint(stack)
-        ran = kvv_cli("run", "params", *AIME[1:], "--base-url", vendor.base_url, "--reference-base-url", official.base_url)
+        ran = kvv_cli(
+            "run", "params", *AIME[1:], "--base-url", vendor.base_url, "--reference-base-url", official.base_url
+        )
         assert ran.code == 1
         assert official.stats()["requests"] == 1
 
@@ -173,7 +214,9 @@ def test_where_the_parameter_gate_fails_the_reference_is_asked_no_benchmark(kvv_
 def test_one_budget_counts_both_lanes(kvv_cli: Any) -> None:
     with ExitStack() as stack:
         vendor, official = endpoint(stack, seed=3), endpoint(stack, seed=5)
-        ran = kvv_cli(*AIME, "--base-url", vendor.base_url, "--reference-base-url", official.base_url, "--max-requests", "60")
+        ran = kvv_cli(
+            *AIME, "--base-url", vendor.base_url, "--reference-base-url", official.base_url, "--max-requests", "60"
+        )
         assert ran.code == 5
         both = vendor.stats()["requests"] + official.stats()["requests"]
         assert 60 <= both <= 60 + 2 * 4
@@ -195,7 +238,14 @@ def test_one_official_run_says_nothing_of_the_scatter_of_an_f1(kvv_cli: Any, tmp
 
 
 def test_the_plan_counts_both_lanes(kvv_cli: Any) -> None:
-    arguments = ("plan", *AIME[1:], "--base-url", "http://127.0.0.1:9/v1", "--reference-base-url", "http://127.0.0.1:10/v1")
+    arguments = (
+        "plan",
+        *AIME[1:],
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--reference-base-url",
+        "http://127.0.0.1:10/v1",
+    )
     prices = ("--price-in", "1", "--price-out", "2", "--reference-price-in", "3", "--reference-price-out", "4")
     found = json.loads(kvv_cli(*arguments, *prices, "--json").out)
     assert (found["requests"], found["reference"]["requests"], found["total"]["requests"]) == (96, 96, 192)
@@ -210,18 +260,38 @@ def test_the_plan_counts_both_lanes(kvv_cli: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--reference-base-url", "http://x/v1"), "--reference-base-url: wants an endpoint to compare it with, name --base-url"),
+        (
+            ("--reference-base-url", "http://x/v1"),
+            "--reference-base-url: wants an endpoint to compare it with, name --base-url",
+        ),
         (
             ("--base-url", "http://127.0.0.1:9/v1", "--reference-base-url", "http://x/v1", "--shard", "1/2"),
             "--reference-base-url: not beside --shard",
         ),
-        (("--base-url", "http://127.0.0.1:9/v1", "--reference-base-url", "ftp://x"), "--reference-base-url: wants http(s)://HOST"),
         (
-            ("--base-url", "http://127.0.0.1:9/v1", "--reference-base-url", "http://x/v1", "--reference-model", "glm-4.6"),
+            ("--base-url", "http://127.0.0.1:9/v1", "--reference-base-url", "ftp://x"),
+            "--reference-base-url: wants http(s)://HOST",
+        ),
+        (
+            (
+                "--base-url",
+                "http://127.0.0.1:9/v1",
+                "--reference-base-url",
+                "http://x/v1",
+                "--reference-model",
+                "glm-4.6",
+            ),
             "--reference-model: 'glm-4.6' is another model",
         ),
         (
-            ("--base-url", "http://127.0.0.1:9/v1", "--reference-base-url", "http://127.0.0.1:9/v1", "--reference-api-key-env", "sk-abc"),
+            (
+                "--base-url",
+                "http://127.0.0.1:9/v1",
+                "--reference-base-url",
+                "http://127.0.0.1:9/v1",
+                "--reference-api-key-env",
+                "sk-abc",
+            ),
             "--reference-api-key-env: wants the NAME of an environment variable",
         ),
     ],

@@ -1,4 +1,6 @@
-"""What the README shows: `kvv serve --fault ...` is caught by `kvv check`, at the default tier and with default options."""
+"""What the README shows: `kvv serve --fault ...` is caught by `kvv check`, at the default tier and with default
+options.
+"""
 
 from __future__ import annotations
 

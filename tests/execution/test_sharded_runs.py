@@ -34,7 +34,11 @@ def test_merged_shards_give_the_whole_runs_rows(kvv_cli: Any, shards: list[Path]
     alone = kvv_cli("resume", str(shards[0]))
     assert (alone.code, alone.out.split(",")[0]) == (3, "INCONCLUSIVE")
     assert "shard 1 of 2 alone" in alone.out
-    for arguments in (("baseline", "accept", str(shards[0])), ("leaderboard", str(shards[0])), ("compare", str(shards[0]), str(folder))):
+    for arguments in (
+        ("baseline", "accept", str(shards[0])),
+        ("leaderboard", str(shards[0])),
+        ("compare", str(shards[0]), str(folder)),
+    ):
         refused = kvv_cli(*arguments)
         assert (refused.code, "is one shard of a run" in refused.err) == (2, True), refused
     assert kvv_cli("resume", str(folder)).code == 0

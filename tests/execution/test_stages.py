@@ -1,4 +1,6 @@
-"""Barriers: a suite's next part is handed out when all before it is concluded and its look was taken; other suites go on meanwhile."""
+"""Barriers: a suite's next part is handed out when all before it is concluded and its look was taken; other suites go
+on meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from kvv.execution.scheduling.work import Work
 
 def work(suite: str, name: str, block: str | None = None) -> Work:
     inputs = {} if block is None else {"block": block}
-    case = Case(id=name, suite=suite, area=Area.ACCURACY, level=Level.MUST, requirement="", source="", since="", inputs=inputs)
+    case = Case(
+        id=name, suite=suite, area=Area.ACCURACY, level=Level.MUST, requirement="", source="", since="", inputs=inputs
+    )
     return Work(suite=load_suite("params"), case=case, keep_frames=False)
 
 

@@ -12,7 +12,14 @@ from kvv.execution.scheduling.trees import Trees
 from kvv.sandbox import Sandbox, SandboxError, Session, Workspace
 
 CASE = Case(
-    id="s/c", suite="s", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={"sandbox": {"image": "an image"}}
+    id="s/c",
+    suite="s",
+    area=Area.ACCURACY,
+    level=Level.SHOULD,
+    requirement="",
+    source="",
+    since="",
+    inputs={"sandbox": {"image": "an image"}},
 )
 
 

@@ -20,7 +20,14 @@ def completion(content: str = "The answer is \\boxed{1}.", **usage: int) -> dict
     counts = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, **usage}
     message = {"role": "assistant", "content": content}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": counts}
+    body = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": counts,
+    }
     return {"body": json.dumps(body).encode()}
 
 
@@ -28,7 +35,19 @@ def refusal(status: int, kind: str) -> dict[str, Any]:
     return {"status": status, "body": json.dumps({"error": {"message": "no", "type": kind}}).encode()}
 
 
-AIME = ("run", "aime2025", "--data", "aime2025=fixture", "--samples", "4", "--no-stream", "--model", "any-model", "--concurrency", "3")
+AIME = (
+    "run",
+    "aime2025",
+    "--data",
+    "aime2025=fixture",
+    "--samples",
+    "4",
+    "--no-stream",
+    "--model",
+    "any-model",
+    "--concurrency",
+    "3",
+)
 
 
 def outcomes(folder: Path) -> dict[str, str]:
@@ -36,12 +55,24 @@ def outcomes(folder: Path) -> dict[str, str]:
         return {f"{case}#{sample}": f"{verdict.outcome}:{verdict.reason}" for case, sample, verdict in store.verdicts()}
 
 
-@pytest.mark.parametrize("quirk", ["rate-limit-1in5", "unavailable-1in7", "close-each", "close-100", "gzip", "crlf", "split"])
-def test_a_correct_but_troubled_server_gets_the_verdicts_of_an_untroubled_one(quirk: str, kvv_cli: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "quirk", ["rate-limit-1in5", "unavailable-1in7", "close-each", "close-100", "gzip", "crlf", "split"]
+)
+def test_a_correct_but_troubled_server_gets_the_verdicts_of_an_untroubled_one(
+    quirk: str, kvv_cli: Any, tmp_path: Path
+) -> None:
     found = []
     for faults in ((), (f"quirk:{quirk}",)):
         with ReferenceServer(ReferenceConfig(faults=faults)) as server:
-            ran = kvv_cli("run", "params", "--base-url", server.base_url, "--model", "kimi-k3", out=tmp_path / (faults[0][6:] if faults else "clean"))
+            ran = kvv_cli(
+                "run",
+                "params",
+                "--base-url",
+                server.base_url,
+                "--model",
+                "kimi-k3",
+                out=tmp_path / (faults[0][6:] if faults else "clean"),
+            )
         assert ran.code == 0, ran.said
         found.append(outcomes(ran.folder))
         traffic = ran.report["traffic"]
@@ -111,7 +142,9 @@ def test_a_plain_request_that_was_answered_before_says_nothing_of_now(kvv_cli: A
     ],
     ids=["500", "503", "html-502"],
 )
-def test_an_endpoint_that_dies_in_mid_run_stops_it_with_everything_else_open(end: dict[str, Any], words: str, kvv_cli: Any, serve: Any) -> None:
+def test_an_endpoint_that_dies_in_mid_run_stops_it_with_everything_else_open(
+    end: dict[str, Any], words: str, kvv_cli: Any, serve: Any
+) -> None:
     with serve(lambda number, *_: completion() if number < 12 else end) as server:
         ran = kvv_cli(*AIME, "--base-url", server.url)
     row = ran.row("aime2025")
@@ -130,13 +163,27 @@ def test_one_bad_sample_among_good_ones_stays_inconclusive_and_the_run_goes_on(k
     with serve(answer) as server:
         rows = [{"problem": f"What is {n}? {'EVIL' if n == 2 else ''}", "answer": "1", "id": str(n)} for n in range(5)]
         Path("rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-        ran = kvv_cli("run", "aime2025", "--data", "aime2025=rows.jsonl", "--no-stream", "--samples", "1", "--base-url", server.url, "--model", "m")
+        ran = kvv_cli(
+            "run",
+            "aime2025",
+            "--data",
+            "aime2025=rows.jsonl",
+            "--no-stream",
+            "--samples",
+            "1",
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+        )
     row = ran.row("aime2025")
     assert (row["n_planned"], row["n_concluded"], row["n_inconclusive"]) == (5, 4, 1)
     assert (row["value"], row["worst_case"], row["best_case"]) == (1.0, 0.8, 1.0)
 
 
-def test_answers_that_a_gateway_cuts_at_the_same_age_are_named_as_that(kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_a_gateway_cuts_at_the_same_age_are_named_as_that(
+    kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvv.decision.gateway_timeouts.SHORTEST_MS", 100.0)
 
     def answer(number: int, headers: dict[str, str], body: bytes) -> dict[str, Any]:
@@ -145,7 +192,19 @@ def test_answers_that_a_gateway_cuts_at_the_same_age_are_named_as_that(kvv_cli: 
     with serve(answer) as server:
         rows = [{"problem": f"What is {n}? {'LONG' if n < 2 else ''}", "answer": "1", "id": str(n)} for n in range(5)]
         Path("rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-        ran = kvv_cli("run", "aime2025", "--data", "aime2025=rows.jsonl", "--no-stream", "--samples", "1", "--base-url", server.url, "--model", "m")
+        ran = kvv_cli(
+            "run",
+            "aime2025",
+            "--data",
+            "aime2025=rows.jsonl",
+            "--no-stream",
+            "--samples",
+            "1",
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+        )
     [finding] = [one for one in ran.report["findings"] if one["rule"] == "availability/gateway-timeout-suspected"]
     assert (finding["level"], finding["count"]) == ("should", finding["exchanges"])
     assert finding["count"] >= 4
@@ -153,7 +212,12 @@ def test_answers_that_a_gateway_cuts_at_the_same_age_are_named_as_that(kvv_cli: 
 
 
 @pytest.mark.parametrize(
-    "option", [("--max-requests", "10"), ("--max-tokens-total", "100"), ("--max-cost", "0.000001", "--price-in", "1", "--price-out", "1")]
+    "option",
+    [
+        ("--max-requests", "10"),
+        ("--max-tokens-total", "100"),
+        ("--max-cost", "0.000001", "--price-in", "1", "--price-out", "1"),
+    ],
 )
 def test_a_budget_ends_the_run_in_a_reported_state(option: tuple[str, ...], kvv_cli: Any, serve: Any) -> None:
     with serve(lambda *_: completion()) as server:
@@ -205,21 +269,39 @@ def test_no_key_is_in_any_file_report_line_or_process_list_even_when_the_endpoin
     def answer(number: int, headers: dict[str, str], body: bytes) -> dict[str, Any]:
         key = headers["Authorization"]
         if number == 5:
-            listed.extend(path.read_bytes().decode("utf-8", "replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+            listed.extend(
+                path.read_bytes().decode("utf-8", "replace")
+                for path in Path("/proc").glob("[0-9]*/cmdline")
+                if path.exists()
+            )
         if number % 3 == 1:
-            return {"status": 400, "body": json.dumps({"error": {"message": f"bad key {key}", "type": "invalid_request_error"}}).encode()}
+            return {
+                "status": 400,
+                "body": json.dumps({"error": {"message": f"bad key {key}", "type": "invalid_request_error"}}).encode(),
+            }
         return {**completion(f"your key is {key}, \\boxed{{1}} {headers['X-Extra']}"), "headers": {"X-Request-Id": key}}
 
     with serve(answer) as server:
-        ran = kvv_cli(*AIME, "--base-url", server.url.replace("http://", "http://user:url-canary-55@"), "--header-env", "X-Extra=EXTRA", "-v")
+        ran = kvv_cli(
+            *AIME,
+            "--base-url",
+            server.url.replace("http://", "http://user:url-canary-55@"),
+            "--header-env",
+            "X-Extra=EXTRA",
+            "-v",
+        )
         shown = kvv_cli("show", "aime2025/1", "--run", str(ran.folder), "--export", "exported")
-        kvv_cli("report", str(ran.folder), "--format", "json,junit,md,html,github,csv,leaderboard,text", "--to", "views")
+        kvv_cli(
+            "report", str(ran.folder), "--format", "json,junit,md,html,github,csv,leaderboard,text", "--to", "views"
+        )
     assert any(CANARY in json.dumps(seen) for seen in server.seen)
     said = ran.said + shown.said
     secrets = (CANARY, CANARY.replace("/", "\\/"), JUDGE_CANARY, "header-canary-99zz", "url-canary-55")
     for secret in secrets:
         assert secret not in said
-        assert [str(path) for path in Path().rglob("*") if path.is_file() and secret.encode() in path.read_bytes()] == []
+        assert [
+            str(path) for path in Path().rglob("*") if path.is_file() and secret.encode() in path.read_bytes()
+        ] == []
         assert not any(secret in line for line in listed)
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:  # blobs are compressed: look inside
         for stored in store.exchanges():
@@ -230,11 +312,15 @@ def test_no_key_is_in_any_file_report_line_or_process_list_even_when_the_endpoin
     ("trouble", "decision"),
     [({"hang": 30.0}, "fail"), ({"status": 503}, "fail"), ({}, "pass")],
 )
-def test_a_service_level_counts_the_requests_that_were_not_answered(trouble: dict[str, Any], decision: str, kvv_cli: Any, serve: Any) -> None:
+def test_a_service_level_counts_the_requests_that_were_not_answered(
+    trouble: dict[str, Any], decision: str, kvv_cli: Any, serve: Any
+) -> None:
     level = '[[service_level]]\nid = "e2e"\nmeasure = "e2e_ms"\nlimit = 20000\nshare = 0.9\n'
     Path("sla.toml").write_text(f'name = "sla"\ntitle = "sla"\nalpha = 0.05\n{level}', "utf-8")
     with serve(lambda number, *_: {**completion(), **(trouble if number % 2 else {})}) as server:
-        ran = kvv_cli(*AIME, "--policy", "sla.toml", "--base-url", server.url, "--concurrency", "8", "--first-byte-timeout", "1")
+        ran = kvv_cli(
+            *AIME, "--policy", "sla.toml", "--base-url", server.url, "--concurrency", "8", "--first-byte-timeout", "1"
+        )
     (gate,) = (gate for gate in ran.report["gates"] if gate["id"] == "service/e2e")
     assert gate["verdict"] == decision, gate
     asked = ran.row("aime2025")["n_planned"]

@@ -44,7 +44,8 @@ OPENAI = Setting(profile="openai", variant="openai")
 KIMI = Setting(profile="kimi-k3", variant="kimi-k3")
 ENGINE = Setting(profile="kimi-k3", surface=Surface.ENGINE, variant="vllm")
 
-#: what the Kimi profile, which promises more than the OpenAI API does, has to say of each behaviour; nothing where not named
+#: what the Kimi profile, which promises more than the OpenAI API does, has to say of each behaviour; nothing where not
+#: named
 KIMI_FINDINGS = {
     "extra-fields": {"delta/end-empty"},
     "null-deltas": {"delta/null"},
@@ -57,13 +58,19 @@ KIMI_FAILS = {"flat-error": "errors/envelope/*", "reasoning-field": "thinking/fi
 
 
 def seen(setting: Setting, quirk: str) -> Observed:
-    cases = [planned for planned in every_case(setting) if any(fnmatch.fnmatchcase(planned.case.id, glob) for glob in CASES)]
+    cases = [
+        planned for planned in every_case(setting) if any(fnmatch.fnmatchcase(planned.case.id, glob) for glob in CASES)
+    ]
     assert len(cases) > 40
     return asyncio.run(observe(setting, (f"quirk:{quirk}",) if quirk else (), cases))
 
 
 def failed(observed: Observed, *levels: Level) -> set[str]:
-    found = [(case, verdict) for case, verdict in observed.verdicts.values() if verdict.outcome in (Outcome.FAIL, Outcome.ERROR)]
+    found = [
+        (case, verdict)
+        for case, verdict in observed.verdicts.values()
+        if verdict.outcome in (Outcome.FAIL, Outcome.ERROR)
+    ]
     return {case.id for case, _ in found if not levels or case.level in levels}
 
 
@@ -97,7 +104,9 @@ def test_the_kimi_profile_names_what_differs_and_no_more(quirk: str) -> None:
 
 
 def test_a_stock_engine_is_green_as_an_engine() -> None:
-    """vLLM-like: any sampling in range, thinking through chat_template_kwargs, `reasoning`, three more prompt tokens."""
+    """vLLM-like: any sampling in range, thinking through chat_template_kwargs, `reasoning`, three more prompt
+    tokens.
+    """
     observed = seen(ENGINE, "")
     assert failed(observed) == set()
     assert rules(observed, Level.MUST, Level.SHOULD) == set()
@@ -105,8 +114,13 @@ def test_a_stock_engine_is_green_as_an_engine() -> None:
 
 def test_the_same_engine_is_not_green_as_a_vendor(kvv_cli: Any) -> None:
     with ReferenceServer(ReferenceConfig(variant="vllm")) as server:
-        engine = kvv_cli("check", "params", "--base-url", server.base_url, "--model", "kimi-k3", "--surface", "engine", "-q")
+        engine = kvv_cli(
+            "check", "params", "--base-url", server.base_url, "--model", "kimi-k3", "--surface", "engine", "-q"
+        )
         vendor = kvv_cli("check", "params", "--base-url", server.base_url, "--model", "kimi-k3", "-q")
     assert engine.code == 0, engine.said
     assert vendor.code == 1
-    assert any(row["id"].startswith("params/rejected/") and row["verdict"] == "fail" and row["level"] == "must" for row in vendor.report["checks"])
+    assert any(
+        row["id"].startswith("params/rejected/") and row["verdict"] == "fail" and row["level"] == "must"
+        for row in vendor.report["checks"]
+    )

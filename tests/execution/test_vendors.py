@@ -1,4 +1,6 @@
-"""Several endpoints side by side: one seeded order, one pace, one budget, a run folder each and one comparison; layers, dead sides, keys."""
+"""Several endpoints side by side: one seeded order, one pace, one budget, a run folder each and one comparison; layers,
+dead sides, keys.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,21 @@ KEY = canned(keyed_suites({}))
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "\\boxed{1}"}, "finish_reason": "stop"}
 UNGATED = "required-gate-missing: aime2025 was only reported"
 USAGE = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
-WRONG = json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "kimi-k3", "choices": [CHOICE], "usage": USAGE}).encode()
-AIME = ("aime2025", "--data", "aime2025=fixture", "--samples", "8", "--model", "kimi-k3", "--no-stream", "--concurrency", "4")
+WRONG = json.dumps(
+    {"id": "x", "object": "chat.completion", "created": 1, "model": "kimi-k3", "choices": [CHOICE], "usage": USAGE}
+).encode()
+AIME = (
+    "aime2025",
+    "--data",
+    "aime2025=fixture",
+    "--samples",
+    "8",
+    "--model",
+    "kimi-k3",
+    "--no-stream",
+    "--concurrency",
+    "4",
+)
 
 
 def endpoint(stack: ExitStack, **how: Any) -> ReferenceServer:
@@ -53,7 +68,9 @@ def side_by_side(kvv_cli: Any, sides: Sequence[Mapping[str, Any]], *arguments: s
     Path("sides.toml").write_text(tomli_w.dumps({"vendor": list(sides)}), "utf-8")
     ran = kvv_cli("vendors", "sides.toml", *arguments)
     (folder,) = ran.root.glob("*-vendors-*")
-    runs = {json.loads((run / "report.json").read_text("utf-8"))["endpoint"]["vendor"]: run for run in runs_under(ran.root)}
+    runs = {
+        json.loads((run / "report.json").read_text("utf-8"))["endpoint"]["vendor"]: run for run in runs_under(ran.root)
+    }
     return Compared(ran, folder, json.loads((folder / "comparison.json").read_text("utf-8")), runs)
 
 
@@ -78,25 +95,39 @@ def lead(ahead: Path, behind: Path) -> int:
 
 def order(run: Path) -> list[str]:
     with Store.open(run / "store.sqlite", read_only=True) as store:
-        found = sorted((s.exchange.started, f"{s.exchange.identity.case}#{s.exchange.identity.sample}") for s in store.exchanges())
+        found = sorted(
+            (s.exchange.started, f"{s.exchange.identity.case}#{s.exchange.identity.sample}") for s in store.exchanges()
+        )
     return [case for _, case in found if case.startswith("aime2025/")]
 
 
 def test_unequal_vendors_are_told_apart_equal_ones_are_tied_and_none_runs_ahead(kvv_cli: Any) -> None:
     with ExitStack() as stack:
-        fast, slow, bad = endpoint(stack, accuracy=0.9, seed=3), endpoint(stack, accuracy=0.9, seed=5, ttft_ms=100), endpoint(stack, accuracy=0.3)
-        sides = [{"name": name, "base_url": server.base_url} for name, server in (("fast", fast), ("slow", slow), ("bad", bad))]
+        fast, slow, bad = (
+            endpoint(stack, accuracy=0.9, seed=3),
+            endpoint(stack, accuracy=0.9, seed=5, ttft_ms=100),
+            endpoint(stack, accuracy=0.3),
+        )
+        sides = [
+            {"name": name, "base_url": server.base_url}
+            for name, server in (("fast", fast), ("slow", slow), ("bad", bad))
+        ]
         found = side_by_side(kvv_cli, sides, *AIME)
     assert found.ran.code == 0
     (suite,) = found.data["quality"]
     assert [set(group) for group in suite["tie_groups"]] == [{"A", "B"}, {"C"}]
     assert {(pair["first"], pair["second"]): pair["shown"] for pair in suite["pairs"] if pair["primary"]} == {
-        ("A", "B"): False, ("A", "C"): True, ("B", "C"): True,
-    }  # fmt: skip
+        ("A", "B"): False,
+        ("A", "C"): True,
+        ("B", "C"): True,
+    }
     assert found.data["sides"] == ["fast", "slow", "bad"]
     assert {path.name for path in found.folder.iterdir()} == {"comparison.md", "comparison.json", "comparison.html"}
     assert "[A B] [C]" in found.ran.out
-    assert re.match(r"3 runs compared: 2 of 3 differences in quality are shown, the largest: (fast|slow) is better than bad by \d", found.ran.out)
+    assert re.match(
+        r"3 runs compared: 2 of 3 differences in quality are shown, the largest: (fast|slow) is better than bad by \d",
+        found.ran.out,
+    )
     # the same seeded order, and the fast sides wait for the slow one
     assert set(order(found.runs["fast"])) == set(order(found.runs["slow"]))
     assert len(set(order(found.runs["fast"])[:4]) & set(order(found.runs["slow"])[:4])) >= 3
@@ -114,14 +145,20 @@ def test_unequal_vendors_are_told_apart_equal_ones_are_tied_and_none_runs_ahead(
 def test_the_layer_that_breaks_a_case_is_named(kvv_cli: Any) -> None:
     with ExitStack() as stack:
         engine, gateway = endpoint(stack), endpoint(stack, faults=("A05",))
-        sides = [{"layer": "engine", "surface": "vendor", "base_url": engine.base_url}, {"layer": "gateway", "base_url": gateway.base_url}]
+        sides = [
+            {"layer": "engine", "surface": "vendor", "base_url": engine.base_url},
+            {"layer": "gateway", "base_url": gateway.base_url},
+        ]
         found = side_by_side(kvv_cli, sides, "params", "--model", "kimi-k3", "--case", "params/rejected/*")
     assert {line["text"] for line in found.data["verdict_lines"]} == {"engine ok, gateway broken"}
     # it takes n = 2 and answers once: a rule sees it where no case does
     assert [line["case"] for line in found.data["verdict_lines"] if line["kind"] == "rule"] == ["chunk/choice-count"]
     lines = [line for line in found.data["verdict_lines"] if line["kind"] == "case"]
     assert lines
-    assert all(line["verdicts"][1] == {"side": "gateway", "verdict": "fail", "reason": "invalid-request-accepted"} for line in lines)
+    assert all(
+        line["verdicts"][1] == {"side": "gateway", "verdict": "fail", "reason": "invalid-request-accepted"}
+        for line in lines
+    )
     assert f"engine ok, gateway broken: {len(lines)} cases" in found.ran.out
     assert "engine ok, gateway broken: 1 rule" in (found.folder / "comparison.md").read_text("utf-8")
     assert found.ran.code == 1
@@ -139,8 +176,15 @@ def test_a_side_that_breaks_only_a_passive_rule_fails_and_is_named(kvv_cli: Any)
     (seen,) = [side["found"] for side in rule["sides"] if side["found"]]
     assert first.startswith(f"3 runs compared: gamma breaks tools/index-reused ({seen['exchanges']} answers)")
     assert not {"alpha", "beta"} & set(first.split())
-    assert (rule["rule"], rule["level"], [side["verdict"] for side in rule["sides"]]) == ("tools/index-reused", "must", ["pass", "pass", "fail"])
-    assert found.data["contract_groups"] == [{"contract": "keeps", "runs": ["A", "B"]}, {"contract": "breaks", "runs": ["C"]}]
+    assert (rule["rule"], rule["level"], [side["verdict"] for side in rule["sides"]]) == (
+        "tools/index-reused",
+        "must",
+        ["pass", "pass", "fail"],
+    )
+    assert found.data["contract_groups"] == [
+        {"contract": "keeps", "runs": ["A", "B"]},
+        {"contract": "breaks", "runs": ["C"]},
+    ]
     assert not any(row["only_first"] + row["only_second"] for row in found.data["contract"])
     (line,) = found.data["verdict_lines"]
     assert (line["kind"], line["text"]) == ("rule", "alpha ok, beta ok, gamma broken")
@@ -149,16 +193,32 @@ def test_a_side_that_breaks_only_a_passive_rule_fails_and_is_named(kvv_cli: Any)
     # runs made one by one say the same, in every verb that sets runs side by side
     runs = {name: str(run) for name, run in found.runs.items()}
     worse = kvv_cli("compare", runs["alpha"], runs["gamma"])
-    assert (worse.code, worse.out.startswith(f"2 runs compared: B breaks tools/index-reused ({seen['exchanges']} answers)")) == (0, True)
+    assert (
+        worse.code,
+        worse.out.startswith(f"2 runs compared: B breaks tools/index-reused ({seen['exchanges']} answers)"),
+    ) == (0, True)
     equal = kvv_cli("compare", runs["alpha"], runs["beta"])
     assert (equal.code, "breaks" in equal.out, "No rule objected to any answer." in equal.out) == (0, False, True)
     board = json.loads(kvv_cli("leaderboard", *runs.values(), "--format", "json").out)
     assert {row["vendor"]: (row["contract"], len(row["broken"])) for row in board["rows"]} == {
-        "alpha": ("pass", 0), "beta": ("pass", 0), "gamma": ("fail", 1),
-    }  # fmt: skip
-    night = json.loads(kvv_cli("gate", runs["gamma"], "--baseline", runs["alpha"], "--format", "json", "--allow-different", "all").out)
-    assert [(row["rule"], [side["verdict"] for side in row["sides"]]) for row in night["rules"]] == [("tools/index-reused", ["pass", "fail"])]
-    assert json.loads(kvv_cli("gate", runs["beta"], "--baseline", runs["alpha"], "--format", "json", "--allow-different", "all").out)["rules"] == []
+        "alpha": ("pass", 0),
+        "beta": ("pass", 0),
+        "gamma": ("fail", 1),
+    }
+    night = json.loads(
+        kvv_cli("gate", runs["gamma"], "--baseline", runs["alpha"], "--format", "json", "--allow-different", "all").out
+    )
+    assert [(row["rule"], [side["verdict"] for side in row["sides"]]) for row in night["rules"]] == [
+        ("tools/index-reused", ["pass", "fail"])
+    ]
+    assert (
+        json.loads(
+            kvv_cli(
+                "gate", runs["beta"], "--baseline", runs["alpha"], "--format", "json", "--allow-different", "all"
+            ).out
+        )["rules"]
+        == []
+    )
 
 
 def _ended(code: int, outcome: Outcome, *why: str, trouble: str = "") -> Any:
@@ -175,7 +235,11 @@ def _ended(code: int, outcome: Outcome, *why: str, trouble: str = "") -> Any:
         (_ended(5, Outcome.INCONCLUSIVE, trouble="a budget"), True, 5),
         (_ended(130, Outcome.INCONCLUSIVE, trouble="interrupted"), True, 130),
         (_ended(2, Outcome.INCONCLUSIVE, trouble="the key is refused"), True, 2),
-        (_ended(3, Outcome.INCONCLUSIVE, UNGATED), True, 0),  # quality that no reference gates: the other side decides it
+        (
+            _ended(3, Outcome.INCONCLUSIVE, UNGATED),
+            True,
+            0,
+        ),  # quality that no reference gates: the other side decides it
         (_ended(3, Outcome.INCONCLUSIVE, UNGATED), False, 3),
         (_ended(3, Outcome.INCONCLUSIVE, UNGATED, trouble="unreachable"), True, 3),
         (_ended(3, Outcome.INCONCLUSIVE, "contract/tools: not-concluded", UNGATED), True, 3),
@@ -192,7 +256,10 @@ def test_the_exit_code_is_the_worst_of_the_sides(second: Any, compared: bool, co
 
 def test_an_engine_is_judged_on_its_own_surface(kvv_cli: Any) -> None:
     with ExitStack() as stack:
-        sides = [{"layer": "engine", "base_url": endpoint(stack).base_url}, {"name": "front", "base_url": endpoint(stack).base_url}]
+        sides = [
+            {"layer": "engine", "base_url": endpoint(stack).base_url},
+            {"name": "front", "base_url": endpoint(stack).base_url},
+        ]
         found = side_by_side(kvv_cli, sides, "params", "--model", "kimi-k3", "--case", "params/rejected/top-p*")
     assert {name: found.report(name)["surface"] for name in found.runs} == {"engine": "engine", "front": "vendor"}
     assert "compared although they differ" in found.ran.out
@@ -209,7 +276,11 @@ def test_a_dead_side_holds_nobody_back(dead: str, kvv_cli: Any, serve: Any) -> N
     with ExitStack() as stack:
         lives, too = endpoint(stack, accuracy=0.9, seed=3), endpoint(stack, accuracy=0.4, seed=5)
         gone = "http://127.0.0.1:9/v1" if dead == "from the start" else stack.enter_context(serve(answer)).url
-        sides = [{"name": "lives", "base_url": lives.base_url}, {"name": "gone", "base_url": gone}, {"name": "too", "base_url": too.base_url}]
+        sides = [
+            {"name": "lives", "base_url": lives.base_url},
+            {"name": "gone", "base_url": gone},
+            {"name": "too", "base_url": too.base_url},
+        ]
         found = side_by_side(kvv_cli, sides, *AIME, "--first-byte-timeout", "0.5")
     assert found.ran.code == 3
     assert "gone stopped (" in found.ran.err
@@ -219,7 +290,10 @@ def test_a_dead_side_holds_nobody_back(dead: str, kvv_cli: Any, serve: Any) -> N
     assert rows["gone"]["n_concluded"] == (0 if dead == "from the start" else 20)
     pairs = {(pair["first"], pair["second"]): pair for pair in found.data["quality"][0]["pairs"] if pair["primary"]}
     assert pairs["A", "C"]["shown"]
-    assert (pairs["A", "B"]["open"]["second"], pairs["A", "C"]["open"]["second"]) == (96 - rows["gone"]["n_concluded"], 0)
+    assert (pairs["A", "B"]["open"]["second"], pairs["A", "C"]["open"]["second"]) == (
+        96 - rows["gone"]["n_concluded"],
+        0,
+    )
 
 
 def test_one_budget_is_counted_over_all_sides(kvv_cli: Any) -> None:
@@ -251,23 +325,36 @@ def test_each_side_pays_by_its_own_prices_into_one_purse(kvv_cli: Any) -> None:
 
 
 def test_a_costly_plan_of_all_sides_wants_a_word_and_leaves_nothing(kvv_cli: Any) -> None:
-    sides = [{"name": f"s{number}", "base_url": "http://127.0.0.1:9/v1", "prices": {"input": 3.0, "output": 3.0}} for number in range(2)]
+    sides = [
+        {"name": f"s{number}", "base_url": "http://127.0.0.1:9/v1", "prices": {"input": 3.0, "output": 3.0}}
+        for number in range(2)
+    ]
     Path("sides.toml").write_text(tomli_w.dumps({"vendor": sides}), "utf-8")
-    alone = kvv_cli("plan", *AIME, "--base-url", "http://127.0.0.1:9/v1", "--price-in", "3", "--price-out", "3", "--json")
+    alone = kvv_cli(
+        "plan", *AIME, "--base-url", "http://127.0.0.1:9/v1", "--price-in", "3", "--price-out", "3", "--json"
+    )
     assert json.loads(alone.out)["cost_usd"] < 20
     refused = kvv_cli("vendors", "sides.toml", *AIME, "--samples", "12")
     assert (refused.code, "say --yes, or set a bound with --max-cost" in refused.err) == (2, True)
     assert not refused.root.exists()
 
 
-def test_each_key_goes_to_its_own_side_and_nowhere_else(kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_key_goes_to_its_own_side_and_nowhere_else(
+    kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secrets = {"ONE_KEY": "sk-one-canary-5512aa", "TWO_KEY": "sk-two-canary-90fe31", "TENANT": "tenant-canary-77"}
     for name, value in {**secrets, "KVV_API_KEY": "sk-default-canary-3"}.items():
         monkeypatch.setenv(name, value)
     with ExitStack() as stack:
         one, two, three = (stack.enter_context(serve(body=WRONG)) for _ in range(3))
         sides = [
-            {"name": "one", "base_url": one.url, "api_key_env": "ONE_KEY", "provider": "p-one", "extra_body": {"user": "u-one"}},
+            {
+                "name": "one",
+                "base_url": one.url,
+                "api_key_env": "ONE_KEY",
+                "provider": "p-one",
+                "extra_body": {"user": "u-one"},
+            },
             {"name": "two", "base_url": two.url, "api_key_env": "TWO_KEY", "header_env": {"X-Tenant": "TENANT"}},
             {"name": "three", "base_url": three.url},
         ]
@@ -281,7 +368,11 @@ def test_each_key_goes_to_its_own_side_and_nowhere_else(kvv_cli: Any, serve: Any
     with Store.open(found.runs["two"] / "store.sqlite", read_only=True) as store:
         assert not any(b"p-one" in stored.body or b"u-one" in stored.body for stored in store.exchanges())
     with Store.open(found.runs["one"] / "store.sqlite", read_only=True) as store:
-        assert all(json.loads(s.body)["provider"]["order"] == ["p-one"] for s in store.exchanges() if s.exchange.identity.case.startswith("aime"))
+        assert all(
+            json.loads(s.body)["provider"]["order"] == ["p-one"]
+            for s in store.exchanges()
+            if s.exchange.identity.case.startswith("aime")
+        )
 
 
 def test_a_side_that_was_stopped_is_resumed_as_a_run_of_its_own(kvv_cli: Any) -> None:

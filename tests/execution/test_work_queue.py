@@ -14,7 +14,9 @@ from kvv.execution.scheduling.work import Work
 
 def work(name: str, block: str | None, history: list[Any] | None = None) -> Work:
     inputs: Mapping[str, Any] = {} if block is None else {"block": block}
-    case = Case(id=name, suite="s", area=Area.ACCURACY, level=Level.MUST, requirement="", source="", since="", inputs=inputs)
+    case = Case(
+        id=name, suite="s", area=Area.ACCURACY, level=Level.MUST, requirement="", source="", since="", inputs=inputs
+    )
     return Work(suite=load_suite("params"), case=case, keep_frames=False, history=history or [])
 
 

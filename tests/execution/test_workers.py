@@ -171,7 +171,9 @@ def test_what_a_function_prints_does_not_disturb_the_answers(hostile: str) -> No
     assert with_workers(lambda workers: workers.run(f"{hostile}:prints", timeout_s=20)) == ""
 
 
-def test_a_worker_sees_no_key_and_does_not_import_the_main_module(hostile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_sees_no_key_and_does_not_import_the_main_module(
+    hostile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KVV_API_KEY", "sk-canary")
     monkeypatch.setenv("HF_TOKEN", "hf-canary")
 
@@ -185,8 +187,22 @@ def test_a_worker_sees_no_key_and_does_not_import_the_main_module(hostile: str, 
 @pytest.mark.parametrize(
     "name",
     [
-        *("os:getcwd", "kvv.execution.workers", "kvv..workers:serve", "kvvx.workers:serve", "kvv.execution.workers:serve.x"),
-        *("subprocess:run", "kvv.execution.workers:a b", "", ":", "kvv:", "kvv.execution.workers:serve\n", "hostile_suite:pid"),
+        *(
+            "os:getcwd",
+            "kvv.execution.workers",
+            "kvv..workers:serve",
+            "kvvx.workers:serve",
+            "kvv.execution.workers:serve.x",
+        ),
+        *(
+            "subprocess:run",
+            "kvv.execution.workers:a b",
+            "",
+            ":",
+            "kvv:",
+            "kvv.execution.workers:serve\n",
+            "hostile_suite:pid",
+        ),
     ],
 )
 def test_names_outside_the_allowed_packages_are_refused_before_a_process_starts(name: str) -> None:
@@ -297,7 +313,8 @@ def test_no_worker_survives_a_killed_parent(hostile: str, tmp_path: Path, hang: 
         async def main():
             async with Workers(2) as workers:
                 print(await workers.run("{hostile}:pid", timeout_s=20), flush=True)
-                task = asyncio.create_task(workers.run("{hostile}:{hang}", *{[1] if hang == "echo" else []}, timeout_s=60))
+                call = workers.run("{hostile}:{hang}", *{[1] if hang == "echo" else []}, timeout_s=60)
+                task = asyncio.create_task(call)
                 await asyncio.sleep(0.2)
                 print("busy", flush=True)
                 await asyncio.sleep(60)
@@ -343,10 +360,17 @@ def test_an_interrupt_of_the_parents_group_leaves_the_workers_alone(hostile: str
 
 
 def test_the_watchdog_ends_a_worker_whose_parent_does_not(hostile: str) -> None:
-    """A stopped parent cannot kill; the worker ends itself some seconds after the task's time-out, though the lock is held."""
+    """A stopped parent cannot kill; the worker ends itself some seconds after the task's time-out, though the lock is
+    held.
+    """
     begin = time.monotonic()
-    code = "import sys; sys.argv = ['x', sys.argv[1]]; import kvv.execution.workers as w; w.SELF_KILL_GRACE_S = 0.1; w.serve(int(sys.argv[1]))"
-    child = subprocess.Popen([sys.executable, "-P", "-c", code, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    code = (
+        "import sys; sys.argv = ['x', sys.argv[1]]; import kvv.execution.workers as w; w.SELF_KILL_GRACE_S = 0.1;"
+        " w.serve(int(sys.argv[1]))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-c", code, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     task = pickle.dumps((f"{hostile}:lock_held", 0.2, ()))
     assert child.stdin is not None
     assert child.stdout is not None

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 
 LAYERS, WIDTH, HEADS, INNER, CONTEXT = 2, 64, 4, 128, 4096
-#: control tokens, the printable ASCII characters, and whole words; no bytes, of which a random model would make broken text
+#: control tokens, the printable ASCII characters, and whole words; no bytes, of which a random model would make broken
+#: text
 CONTROL = ["<unk>", "<s>", "</s>"]
 WORDS = 1_000
-#: the first dimension is the same for every token, so that the end token's weight there is a bias: answers of about a dozen tokens
+#: the first dimension is the same for every token, so that the end token's weight there is a bias: answers of about a
+#: dozen tokens
 CONSTANT, END_BIAS = 3.0, 0.55
 #: ChatML with tool calls in tags, as many open models have it: the engine derives its tool grammar from it
 TEMPLATE = """\
@@ -73,7 +75,9 @@ def write_tiny_model(path: Path, seed: int = 0) -> Path:
 def _values(name: str, shape: tuple[int, ...], draw: np.random.Generator) -> np.ndarray:
     if name.endswith("norm.weight"):
         return np.ones(shape)
-    values = draw.standard_normal(shape) * (0.4 if name == "output.weight" else 0.2 if name == "token_embd.weight" else 0.02)
+    values = draw.standard_normal(shape) * (
+        0.4 if name == "output.weight" else 0.2 if name == "token_embd.weight" else 0.02
+    )
     if name == "token_embd.weight":
         values[:, 0] = CONSTANT
     if name == "output.weight":
@@ -83,7 +87,9 @@ def _values(name: str, shape: tuple[int, ...], draw: np.random.Generator) -> np.
 
 
 def _add_vocabulary(writer, kinds) -> int:  # type: ignore[no-untyped-def]  # gguf has no types
-    """A sentencepiece-like vocabulary: every ASCII text can be read and said, so every grammar over ASCII can be obeyed."""
+    """A sentencepiece-like vocabulary: every ASCII text can be read and said, so every grammar over ASCII can be
+    obeyed.
+    """
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [f"▁{letters[at % 26]}{letters[at // 26 % 26]}{letters[at * 7 % 26]}" for at in range(WORDS)]
     printable = [chr(code) for code in range(33, 127)] + ["▁", "\n"]
@@ -107,7 +113,9 @@ def _tensors(vocabulary: int) -> dict[str, tuple[int, ...]]:
         "output_norm.weight": (WIDTH,),
     }
     for layer in range(LAYERS):
-        shapes |= {f"blk.{layer}.{name}.weight": (WIDTH, WIDTH) for name in ("attn_q", "attn_k", "attn_v", "attn_output")}
+        shapes |= {
+            f"blk.{layer}.{name}.weight": (WIDTH, WIDTH) for name in ("attn_q", "attn_k", "attn_v", "attn_output")
+        }
         shapes |= {f"blk.{layer}.{name}.weight": (INNER, WIDTH) for name in ("ffn_gate", "ffn_up")}
         shapes[f"blk.{layer}.ffn_down.weight"] = (WIDTH, INNER)
         shapes |= {f"blk.{layer}.{name}.weight": (WIDTH,) for name in ("attn_norm", "ffn_norm")}

@@ -4,8 +4,9 @@
     python tests/golden/make.py verdicts    verdicts/*.json from the corpus; only for what the corpus newly holds
     python tests/golden/make.py --update    texts/*.txt, whose wording may change: the diff of the commit shows how
 
-It drives the `kvv` that the interpreter imports, so any checkout's `.venv/bin/python` makes or replays it. Only the command line and files are used:
-no module of the package but its entry point is named here. The strict part (verdicts/) changes through `changed_verdicts.toml` alone.
+It drives the `kvv` that the interpreter imports, so any checkout's `.venv/bin/python` makes or replays it. Only the
+command line and files are used: no module of the package but its entry point is named here. The strict part (verdicts/)
+changes through `changed_verdicts.toml` alone.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ Call = Callable[..., Any]  # (*arguments) -> something with code, out and err; w
 
 
 def call_kvv(*arguments: str) -> Said:
-    """The command line in this process; verbs that write a run write it below ./out, as the fixture of the tests has them do."""
+    """The command line in this process; verbs that write a run write it below ./out, as the fixture of the tests has
+    them do.
+    """
     from kvv.cli.main import main
 
     argv = [*arguments]
@@ -101,7 +104,19 @@ def served(*options: str, port: int = 0) -> Iterator[str]:
 KEPT = ("run.toml", "store.sqlite", "report.json")
 BENCHMARKS = ("ocrbench", "mmmu_pro", "aime2025", "toolcall", "swebench", "beam")
 #: the nightly job whose results are baselines, references and later nights
-NIGHT = ("run", "params", "ocrbench", "aime2025", "toolcall", "--case", "params/rejected/top-p*", "--case", "ocrbench/*", "--case", "aime2025/*")
+NIGHT = (
+    "run",
+    "params",
+    "ocrbench",
+    "aime2025",
+    "toolcall",
+    "--case",
+    "params/rejected/top-p*",
+    "--case",
+    "ocrbench/*",
+    "--case",
+    "aime2025/*",
+)
 NIGHT_OPTIONS = ("--case", "toolcall/*", "--samples", "2", "--tier", "nightly", "--policy", "smoke", "--yes", "-q")
 
 
@@ -119,14 +134,48 @@ def make_corpus() -> None:
         with served("--accuracy", "0.8", "--seed", "7", port=PORT) as url:
             here = ["--base-url", url, "--model", "kimi-k3"]
             judge = ["--judge-base-url", url, "--judge-model", "kimi-k3"]
-            keep("clean", "run", *here, *judge, *fixtures_of(*BENCHMARKS), "--tier", "smoke", "--limit", "6", "--samples", "1", "--yes", "-q")
+            keep(
+                "clean",
+                "run",
+                *here,
+                *judge,
+                *fixtures_of(*BENCHMARKS),
+                "--tier",
+                "smoke",
+                "--limit",
+                "6",
+                "--samples",
+                "1",
+                "--yes",
+                "-q",
+            )
             for number in (1, 2):
-                folder = keep(f"base-{number}", *night, "--base-url", url, "--seed", "0", "--as-reference", f"official-{number}.jsonl")
+                folder = keep(
+                    f"base-{number}",
+                    *night,
+                    "--base-url",
+                    url,
+                    "--seed",
+                    "0",
+                    "--as-reference",
+                    f"official-{number}.jsonl",
+                )
                 call_kvv("baseline", "accept", str(folder), "--note", "golden", "--force")
             pair = ["--reference", "official-1.jsonl", "--reference", "official-2.jsonl"]
             keep("referenced", *night, "--base-url", url, *pair)
             for part in (1, 2):
-                keep(f"shard-{part}", "run", "aime2025", *here, *fixtures_of("aime2025"), "--samples", "1", "--shard", f"{part}/2", "-q")
+                keep(
+                    f"shard-{part}",
+                    "run",
+                    "aime2025",
+                    *here,
+                    *fixtures_of("aime2025"),
+                    "--samples",
+                    "1",
+                    "--shard",
+                    f"{part}/2",
+                    "-q",
+                )
             record_k2vv(url)
         with served("--accuracy", "0.8", "--seed", "8", port=PORT) as url:
             keep("night-same", *night, "--base-url", url)
@@ -134,8 +183,29 @@ def make_corpus() -> None:
             keep("night-bad", *night, "--force", "--base-url", url)
             keep("bad-referenced", *night, "--force", "--base-url", url, *pair)
         with served("--accuracy", "0.8", "--seed", "7", "--fault", "B19", port=PORT) as url:
-            few = ["--case", "streaming/usage/*", "--case", "tools/parallel/*", "--case", "tools/fixed/ascii/*", "--case", "toolcall/*"]
-            options = [*few, "--base-url", url, "--model", "kimi-k3", *fixtures_of("toolcall"), "--limit", "6", "--samples", "1", "-q"]
+            few = [
+                "--case",
+                "streaming/usage/*",
+                "--case",
+                "tools/parallel/*",
+                "--case",
+                "tools/fixed/ascii/*",
+                "--case",
+                "toolcall/*",
+            ]
+            options = [
+                *few,
+                "--base-url",
+                url,
+                "--model",
+                "kimi-k3",
+                *fixtures_of("toolcall"),
+                "--limit",
+                "6",
+                "--samples",
+                "1",
+                "-q",
+            ]
             keep("fault-B19", "run", "streaming", "tools", "toolcall", *options, "--force")
         with served("--fault", "A05", port=PORT) as url:
             keep("fault-A05", "check", "params", "--base-url", url, "--model", "kimi-k3", "-q")
@@ -167,23 +237,42 @@ def pack(folder: Path, name: str) -> None:
 
 
 def forget_checkout(path: Path) -> None:
-    """A case with a picture says where the picture was read, by its path on the machine: it becomes a path in the checkout."""
+    """A case with a picture says where the picture was read, by its path on the machine: it becomes a path in the
+    checkout.
+    """
     with closing(sqlite3.connect(path)) as store:
         for case, record in store.execute("select id, record from cases").fetchall():
             packed = bytes(record).startswith(ZSTANDARD)
             text = zstandard.ZstdDecompressor().decompressobj().decompress(record) if packed else bytes(record)
             bare = text.replace(f"{SHIPPED.parent}/".encode(), b"")
             if bare != text:
-                store.execute("update cases set record = ? where id = ?", (zstandard.compress(bare) if packed else bare, case))
+                store.execute(
+                    "update cases set record = ? where id = ?", (zstandard.compress(bare) if packed else bare, case)
+                )
         store.commit()
         store.execute("vacuum")
         store.execute("pragma wal_checkpoint(truncate)")  # no bytes stay in a log beside it
 
 
 def make_unfinished() -> None:
-    """A run that kill -9 ended in its benchmark: all that was concluded is wrong, so that who resumes it and asks again is found out."""
+    """A run that kill -9 ended in its benchmark: all that was concluded is wrong, so that who resumes it and asks again
+    is found out.
+    """
     with served("--accuracy", "0", "--ttft-ms", "60", port=PORT) as url:
-        options = ["--base-url", url, "--model", "kimi-k3", *fixtures_of("aime2025"), "--samples", "4", "--concurrency", "2", "-q", "--out", "killed"]
+        options = [
+            "--base-url",
+            url,
+            "--model",
+            "kimi-k3",
+            *fixtures_of("aime2025"),
+            "--samples",
+            "4",
+            "--concurrency",
+            "2",
+            "-q",
+            "--out",
+            "killed",
+        ]
         case = ["--case", "params/rejected/top-p*", "--case", "aime2025/*"]
         process = subprocess.Popen(kvv_command("run", "params", "aime2025", *case, *options))
         while concluded_in(Path("killed")) < 11:
@@ -192,7 +281,9 @@ def make_unfinished() -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     (folder,) = Path("killed").iterdir()
-    with closing(sqlite3.connect(folder / "store.sqlite")) as store:  # folds the log of the dead process into the one file
+    with closing(
+        sqlite3.connect(folder / "store.sqlite")
+    ) as store:  # folds the log of the dead process into the one file
         store.execute("pragma wal_checkpoint(truncate)")
     print(f"unfinished: {sorted(path.name for path in folder.iterdir())}")
     pack(folder, "unfinished")
@@ -222,7 +313,9 @@ def record_k2vv(url: str) -> None:
         finish = response["choices"][0]["finish_reason"]
         results.append({"data_index": number, "status": "success", "finish_reason": finish, "response": response})
     for name, lines in (("requests", asked), ("results", results)):
-        Path(f"k2vv-{name}.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
+        Path(f"k2vv-{name}.jsonl").write_text(
+            "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8"
+        )
 
 
 @contextmanager
@@ -247,7 +340,23 @@ TERMINAL = {"COLUMNS": "120", "LINES": "40", "NO_COLOR": "1", "TERM": "dumb"}
 
 Fact = str | int | float | bool | None
 VERBS = (
-    *("run", "check", "plan", "vendors", "resume", "score", "report", "show", "list", "doctor", "data", "serve", "selftest", "compare", "gate"),
+    *(
+        "run",
+        "check",
+        "plan",
+        "vendors",
+        "resume",
+        "score",
+        "report",
+        "show",
+        "list",
+        "doctor",
+        "data",
+        "serve",
+        "selftest",
+        "compare",
+        "gate",
+    ),
     *("baseline", "leaderboard", "history", "merge", "import"),
 )
 FORMATS = ("json", "junit", "md", "html", "github", "csv", "leaderboard", "kvv", "text")
@@ -257,8 +366,35 @@ FAULT_SAMPLE = ("A05", "B19", "B26:stream+1in4", "C22", "D06:stream", "E08", "F1
 ADDITIVE = ("help", "list", "doctor")
 #: keys whose values are prose, times or places
 UNSTABLE = {
-    *("headline", "why", "requirement", "source", "message", "title", "detail", "notes", "note", "examples", "evidence", "events", "selected"),
-    *("started", "finished", "date", "run_id", "kvv_version", "base_url", "coverage", "published", "from_", "answers", "run_ids", "why_not"),
+    *(
+        "headline",
+        "why",
+        "requirement",
+        "source",
+        "message",
+        "title",
+        "detail",
+        "notes",
+        "note",
+        "examples",
+        "evidence",
+        "events",
+        "selected",
+    ),
+    *(
+        "started",
+        "finished",
+        "date",
+        "run_id",
+        "kvv_version",
+        "base_url",
+        "coverage",
+        "published",
+        "from_",
+        "answers",
+        "run_ids",
+        "why_not",
+    ),
 }
 
 
@@ -271,7 +407,9 @@ class Replay:
     texts: dict[str, str] = field(default_factory=dict)
 
     def unpack(self, name: str) -> str:
-        """The run folder of this name in the corpus, below ./runs/NAME (so that its own name, the run's id, stands as it was)."""
+        """The run folder of this name in the corpus, below ./runs/NAME (so that its own name, the run's id, stands as
+        it was).
+        """
         root = Path("runs") / name
         if not root.exists():
             with tarfile.open(CORPUS / f"{name}.tar.xz") as packed:
@@ -297,12 +435,21 @@ class Replay:
         self.note(name, {key: value for key, value in report.items() if key != "checks"}, without)
         for check in report["checks"]:
             values = json.dumps({key: rounded(value) for key, value in sorted(check["values"].items())})
-            words = [check["verdict"], check["level"], check["area"], check["reason"] or "-", "truncated" if check["truncated"] else "whole", values]
+            words = [
+                check["verdict"],
+                check["level"],
+                check["area"],
+                check["reason"] or "-",
+                "truncated" if check["truncated"] else "whole",
+                values,
+            ]
             self.facts[f"{name}/checks/{check['id']}#{check['sample']}"] = " ".join(words)
 
 
 def flat(value: Any, without: frozenset[str]) -> Iterator[tuple[str, Fact]]:
-    """Leaves of a JSON value with their paths; entries of lists go by what names them. Prose is left out, but for the reason code it begins with."""
+    """Leaves of a JSON value with their paths; entries of lists go by what names them. Prose is left out, but for the
+    reason code it begins with.
+    """
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if key not in without:
@@ -327,7 +474,11 @@ def flat(value: Any, without: frozenset[str]) -> Iterator[tuple[str, Fact]]:
 def name_of(entry: Any, index: int) -> str:
     if not isinstance(entry, Mapping):
         return str(index)
-    names = [str(entry[key]) for key in ("id", "rule", "label", "suite", "case", "metric", "first", "second") if entry.get(key) is not None]
+    names = [
+        str(entry[key])
+        for key in ("id", "rule", "label", "suite", "case", "metric", "first", "second")
+        if entry.get(key) is not None
+    ]
     return "+".join(names) or str(index)
 
 
@@ -373,7 +524,10 @@ def replay_list(replay: Replay) -> None:
     for kind in ("suites", "cases", "rules", "faults", "profiles", "policies"):
         replay.say(kind, "list", kind)
         listed = json.loads(replay.call("list", kind, "--json").out)
-        replay.facts |= {f"{kind}/{entry['id']}": " ".join(str(entry.get(key, "-")) for key in ("level", "area", "areas")) for entry in listed}
+        replay.facts |= {
+            f"{kind}/{entry['id']}": " ".join(str(entry.get(key, "-")) for key in ("level", "area", "areas"))
+            for entry in listed
+        }
     engine = json.loads(replay.call("list", "cases", "--json", "--surface", "engine", "--profile", "qwen3").out)
     replay.facts |= {f"cases of qwen3 engine/{entry['id']}": f"{entry['level']} {entry['area']}" for entry in engine}
 
@@ -382,7 +536,10 @@ def replay_plan(replay: Replay) -> None:
     target = ("--base-url", "http://127.0.0.1:9/v1", "--model", "kimi-k3", *fixtures_of(*BENCHMARKS))
     pair = ("--reference", str(CORPUS / "official-1.jsonl"), "--reference", str(CORPUS / "official-2.jsonl"))
     judge = ("--judge-base-url", "http://127.0.0.1:9/v1", "--judge-model", "kimi-k3")
-    for name, options in (("full", (*judge, "--tier", "full")), ("night", (*pair, "--samples", "2", "--price-in", "0.6", "--price-out", "2.5"))):
+    for name, options in (
+        ("full", (*judge, "--tier", "full")),
+        ("night", (*pair, "--samples", "2", "--price-in", "0.6", "--price-out", "2.5")),
+    ):
         suites = () if name == "full" else ("ocrbench", "aime2025", "toolcall")
         named = target if name == "full" else (*target[:4], *fixtures_of(*suites))
         replay.say(name, "plan", *suites, *named, *options)
@@ -397,7 +554,9 @@ def replay_score(name: str) -> Callable[[Replay], None]:
         replay.say("score", "score", folder)
         replay.note_report("report", json.loads(written.read_text("utf-8")))
         if before:
-            replay.note("as written when the run ended", {key: before[key] for key in ("verdict", "exit_code", "areas")})
+            replay.note(
+                "as written when the run ended", {key: before[key] for key in ("verdict", "exit_code", "areas")}
+            )
 
     return replay_one
 
@@ -439,7 +598,12 @@ def replay_gate(replay: Replay) -> None:
     replay.say("one baseline, named", "gate", same, "--baseline", first, "--on-inconclusive", "warn")
     replay.say("confirmed", "gate", bad, "--baseline", first, "--confirm", replay.unpack("bad-referenced"))
     replay.note(
-        "confirmed", json.loads(replay.call("gate", bad, "--baseline", first, "--confirm", replay.unpack("bad-referenced"), "--format", "json").out)
+        "confirmed",
+        json.loads(
+            replay.call(
+                "gate", bad, "--baseline", first, "--confirm", replay.unpack("bad-referenced"), "--format", "json"
+            ).out
+        ),
     )
     replay.say("not confirmed", "gate", bad, "--baseline", first, "--confirm", same)
     replay.say("accept", "baseline", "accept", same, "--baselines", "accepted", "--note", "again", "--force")
@@ -469,7 +633,9 @@ def replay_merge(replay: Replay) -> None:
 
 
 def replay_resume(replay: Replay) -> None:
-    """What a killed run concluded stays (all wrong); what it did not is asked, of an endpoint that now answers rightly."""
+    """What a killed run concluded stays (all wrong); what it did not is asked, of an endpoint that now answers
+    rightly.
+    """
     folder = replay.unpack("unfinished")
     with served() as url:
         replay.say("resume", "resume", folder, "--base-url", url, show=False)
@@ -480,8 +646,20 @@ def replay_vendors(replay: Replay) -> None:
     """Two sides, asked now; what a side's own run concludes is compared, its pace is not."""
     with served("--accuracy", "1") as good, served("--accuracy", "0", "--fault", "A05") as bad:
         sides = {"good": good, "bad": bad}
-        Path("sides.toml").write_text("".join(f'[[vendor]]\nname = "{name}"\nbase_url = "{url}"\n' for name, url in sides.items()), "utf-8")
-        options = ("--model", "kimi-k3", *fixtures_of("aime2025"), "--samples", "1", "--case", "params/rejected/top-p*", "--case", "aime2025/*")
+        Path("sides.toml").write_text(
+            "".join(f'[[vendor]]\nname = "{name}"\nbase_url = "{url}"\n' for name, url in sides.items()), "utf-8"
+        )
+        options = (
+            "--model",
+            "kimi-k3",
+            *fixtures_of("aime2025"),
+            "--samples",
+            "1",
+            "--case",
+            "params/rejected/top-p*",
+            "--case",
+            "aime2025/*",
+        )
         replay.say("vendors", "vendors", "sides.toml", *options, "--force", "-q", show=False)
     for path in sorted(Path(".").rglob("report.json")):
         report = json.loads(path.read_text("utf-8"))
@@ -498,18 +676,26 @@ def replay_doctor(replay: Replay) -> None:
 
 
 def replay_selftest(replay: Replay, faults: Sequence[str] = FAULT_SAMPLE) -> None:
-    """Fault by area, as the matrix prints it (F a must case, R a must rule, f and r should ones), and the first that saw it."""
+    """Fault by area, as the matrix prints it (F a must case, R a must rule, f and r should ones), and the first that
+    saw it.
+    """
     said = replay.call("selftest", "-q", *(("--fault", *faults) if faults else ()))
     replay.facts |= matrix_of(said.out)
     replay.facts["exit_code"] = said.code
 
 
 def matrix_of(printed: str) -> dict[str, Fact]:
-    """State, areas and witnesses of each fault. What a fault that a rate decides does beside its areas is drawn anew in each run, and is left out."""
+    """State, areas and witnesses of each fault. What a fault that a rate decides does beside its areas is drawn anew in
+    each run, and is left out.
+    """
     lines = printed.splitlines()
     (head,) = (index for index, line in enumerate(lines) if line.startswith("fault "))
     columns = lines[head].split()[1:-1]
-    drawn = {lines[index - 1].split(" ")[0] for index, line in enumerate(lines) if line.startswith(" ") and line.strip().startswith("gate: ")}
+    drawn = {
+        lines[index - 1].split(" ")[0]
+        for index, line in enumerate(lines)
+        if line.startswith(" ") and line.strip().startswith("gate: ")
+    }
     facts: dict[str, Fact] = {}
     for line in lines[head + 1 :]:
         fault, rest = line.split(" ")[0], line.partition(" ")[2].strip()
@@ -530,7 +716,10 @@ GROUPS: dict[str, Callable[[Replay], None]] = {
     "help": replay_help,
     "list": replay_list,
     "plan": replay_plan,
-    **{f"score-{name}": replay_score(name) for name in ("clean", "fault-B19", "fault-A05", "base-1", "referenced", "bad-referenced", "unfinished")},
+    **{
+        f"score-{name}": replay_score(name)
+        for name in ("clean", "fault-B19", "fault-A05", "base-1", "referenced", "bad-referenced", "unfinished")
+    },
     "report": replay_report,
     "show": replay_show,
     "compare": replay_compare,
@@ -548,14 +737,26 @@ GROUPS: dict[str, Callable[[Replay], None]] = {
 
 
 def verdicts_of(group: str) -> dict[str, Fact]:
-    """What f692479 said, with the changes that changed_verdicts.toml lists; every entry must have changed something from what it names."""
+    """What f692479 said, with the changes that changed_verdicts.toml lists; every entry must have changed something
+    from what it names.
+    """
     facts: dict[str, Fact] = json.loads((VERDICTS / f"{group}.json").read_text("utf-8"))
     for change in changes():
         if change["group"] != group:
             continue
-        named = [key for key in facts if key == change["what"] or fnmatchcase(key, change["what"])] if "from" in change else [change["what"]]
-        if not named or any(facts.get(key) != change.get("from") for key in named) or ("from" not in change and change["what"] in facts):
-            raise ValueError(f"{CHANGES.name}: {change['what']!r} in {group} is not {change.get('from', 'absent')!r} there")
+        named = (
+            [key for key in facts if key == change["what"] or fnmatchcase(key, change["what"])]
+            if "from" in change
+            else [change["what"]]
+        )
+        if (
+            not named
+            or any(facts.get(key) != change.get("from") for key in named)
+            or ("from" not in change and change["what"] in facts)
+        ):
+            raise ValueError(
+                f"{CHANGES.name}: {change['what']!r} in {group} is not {change.get('from', 'absent')!r} there"
+            )
         for key in named:
             if "to" in change:
                 facts[key] = change["to"]
@@ -567,7 +768,10 @@ def verdicts_of(group: str) -> dict[str, Fact]:
 def changes() -> list[dict[str, Any]]:
     found = tomllib.loads(CHANGES.read_text("utf-8")).get("change", [])
     for change in found:
-        if not {"group", "what", "why"} <= set(change) <= {"group", "what", "why", "from", "to"} or not change["why"].strip():
+        if (
+            not {"group", "what", "why"} <= set(change) <= {"group", "what", "why", "from", "to"}
+            or not change["why"].strip()
+        ):
             raise ValueError(f"{CHANGES.name}: an entry needs group, what and why, and may have from and to: {change}")
     return found
 
@@ -621,7 +825,11 @@ def main() -> None:
     for group in arguments.group or GROUPS:
         started = time.process_time()
         replay = replayed(group)
-        print(f"{group}: {len(replay.facts)} facts, {len(replay.texts)} texts, {time.process_time() - started:.1f} s of CPU", flush=True)
+        print(
+            f"{group}: {len(replay.facts)} facts, {len(replay.texts)} texts, {time.process_time() - started:.1f} s"
+            " of CPU",
+            flush=True,
+        )
         if arguments.what == "verdicts":
             write_verdicts(group, replay.facts)
         elif found := differences(group, verdicts_of(group), replay.facts):

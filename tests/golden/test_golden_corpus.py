@@ -1,4 +1,6 @@
-"""What commit f692479 left and said (tests/golden/corpus, verdicts, texts) is read, judged, resumed and compared alike by the code of today."""
+"""What commit f692479 left and said (tests/golden/corpus, verdicts, texts) is read, judged, resumed and compared alike
+by the code of today.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def load_make() -> ModuleType:
 
 
 golden: Any = load_make()
-WHOLE_MATRIX = os.environ.get("KVV_GOLDEN_FULL") == "1"  # read here: the command line's fixture takes such variables away
+WHOLE_MATRIX = (
+    os.environ.get("KVV_GOLDEN_FULL") == "1"
+)  # read here: the command line's fixture takes such variables away
 #: argparse lays help out by the interpreter's version, dependencies' own wording follows theirs
 SAME_PYTHON = platform.python_version_tuple()[:2] == ("3", "11")
 
@@ -49,7 +53,9 @@ def replay(kvv_cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("group", golden.GROUPS)
 def test_verdicts_and_outputs_are_those_of_the_corpus(group: str, replay: Any) -> None:
-    """Decisions, exit codes, outcomes and values strictly; then the wording, which `make.py --update` may write anew."""
+    """Decisions, exit codes, outcomes and values strictly; then the wording, which `make.py --update` may write
+    anew.
+    """
     if group == "selftest" and WHOLE_MATRIX:
         golden.replay_selftest(replay, ())
         group = "selftest-full"
@@ -59,7 +65,9 @@ def test_verdicts_and_outputs_are_those_of_the_corpus(group: str, replay: Any) -
         f"list it in {golden.CHANGES.name} if a defect's mending means it"
     )
     if group != "help" or SAME_PYTHON:
-        assert replay.texts == golden.texts_of(group), f"if it is meant: python tests/golden/make.py --update --group {group}"
+        assert replay.texts == golden.texts_of(group), (
+            f"if it is meant: python tests/golden/make.py --update --group {group}"
+        )
 
 
 def test_the_sample_of_the_matrix_is_the_matrixs() -> None:
@@ -75,7 +83,9 @@ def test_every_change_names_a_group_that_is_replayed() -> None:
 @pytest.fixture
 def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
     """What is expected of a group of three facts under a list of changes."""
-    (tmp_path / "small.json").write_text(json.dumps({"a/verdict": "pass", "b/verdict": "pass", "c/value": 0.5}), "utf-8")
+    (tmp_path / "small.json").write_text(
+        json.dumps({"a/verdict": "pass", "b/verdict": "pass", "c/value": 0.5}), "utf-8"
+    )
     monkeypatch.setattr(golden, "VERDICTS", tmp_path)
     monkeypatch.setattr(golden, "CHANGES", tmp_path / "changes.toml")
 
@@ -91,7 +101,11 @@ def test_a_listed_change_is_expected_and_nothing_else(changed: Callable[[str], d
     entry = '[[change]]\ngroup = "small"\nwhy = "a defect"\n'
     assert changed("") == {"a/verdict": "pass", "b/verdict": "pass", "c/value": 0.5}
     assert changed(entry + 'what = "a/verdict"\nfrom = "pass"\nto = "fail"')["a/verdict"] == "fail"
-    assert changed(entry + 'what = "?/verdict"\nfrom = "pass"\nto = "fail"') == {"a/verdict": "fail", "b/verdict": "fail", "c/value": 0.5}
+    assert changed(entry + 'what = "?/verdict"\nfrom = "pass"\nto = "fail"') == {
+        "a/verdict": "fail",
+        "b/verdict": "fail",
+        "c/value": 0.5,
+    }
     assert changed(entry + 'what = "d/verdict"\nto = "skip"')["d/verdict"] == "skip"
     assert "c/value" not in changed(entry + 'what = "c/value"\nfrom = 0.5')
 
@@ -104,7 +118,9 @@ def test_a_listed_change_is_expected_and_nothing_else(changed: Callable[[str], d
         'what = "a/verdict"\nto = "fail"',  # calls new what is there
     ],
 )
-def test_a_change_that_does_not_fit_the_corpus_is_an_error(entry: str, changed: Callable[[str], dict[str, Any]]) -> None:
+def test_a_change_that_does_not_fit_the_corpus_is_an_error(
+    entry: str, changed: Callable[[str], dict[str, Any]]
+) -> None:
     with pytest.raises(ValueError, match="is not"):
         changed(f'[[change]]\ngroup = "small"\nwhy = "a defect"\n{entry}')
 
@@ -118,7 +134,13 @@ def test_a_difference_is_found_in_either_direction() -> None:
     one = {"verdict": "pass", "value": 0.5, "flag": True}
     assert golden.differences("gate", one, dict(one)) == []
     assert golden.differences("gate", one, {**one, "value": 0.5 + 1e-9}) == []
-    for other in ({**one, "verdict": "fail"}, {**one, "value": 0.5001}, {**one, "flag": 1}, {"verdict": "pass", "value": 0.5}, {**one, "more": 1}):
+    for other in (
+        {**one, "verdict": "fail"},
+        {**one, "value": 0.5001},
+        {**one, "flag": 1},
+        {"verdict": "pass", "value": 0.5},
+        {**one, "more": 1},
+    ):
         assert len(golden.differences("gate", one, other)) == 1, other
     assert golden.differences("help", one, {**one, "more": 1}) == []
     assert len(golden.differences("help", one, {"verdict": "pass", "value": 0.5})) == 1
@@ -145,8 +167,18 @@ def contents(path: Path, work: Path) -> Iterator[bytes]:
 
 
 def test_the_corpus_names_no_machine_and_no_key(tmp_path: Path) -> None:
-    paths = [path for folder in (golden.CORPUS, golden.VERDICTS, golden.TEXTS) for path in folder.rglob("*") if path.is_file()]
+    paths = [
+        path
+        for folder in (golden.CORPUS, golden.VERDICTS, golden.TEXTS)
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]
     assert len(paths) > 40
     forbidden = re.compile(rb"/(?:root|home|Users|work|tmp)/[\w.-]+|Bearer [\w-]{8}|\bsk-[A-Za-z0-9]{16}")
-    assert {path.name: found.group() for path in paths for data in contents(path, tmp_path) if (found := forbidden.search(data))} == {}
+    assert {
+        path.name: found.group()
+        for path in paths
+        for data in contents(path, tmp_path)
+        if (found := forbidden.search(data))
+    } == {}
     assert sum(path.stat().st_size for path in paths) < 8_000_000

@@ -24,7 +24,10 @@ WEATHER: dict[str, Any] = {
 }
 TIME: dict[str, Any] = {
     "type": "function",
-    "function": {"name": "get_time", "parameters": {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}},
+    "function": {
+        "name": "get_time",
+        "parameters": {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]},
+    },
 }
 
 
@@ -47,7 +50,10 @@ class Got:
     def data(self) -> list[str]:
         """The data of every event, in order."""
         text = self.raw.decode().replace("\r\n", "\n")
-        events = [[line[5:].removeprefix(" ") for line in block.split("\n") if line.startswith("data:")] for block in text.split("\n\n")]
+        events = [
+            [line[5:].removeprefix(" ") for line in block.split("\n") if line.startswith("data:")]
+            for block in text.split("\n\n")
+        ]
         return ["\n".join(lines) for lines in events if lines]
 
     @property
@@ -64,9 +70,17 @@ class Got:
         if not self.headers["content-type"].startswith("text/event-stream"):
             choice = self.body["choices"][0]
             message = choice["message"]
-            calls = [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", [])]
+            calls = [
+                (call["id"], call["function"]["name"], call["function"]["arguments"])
+                for call in message.get("tool_calls", [])
+            ]
             reasoning = message.get("reasoning_content", message.get("reasoning", ""))
-            return {"content": message["content"] or "", "reasoning": reasoning, "calls": calls, "finish": choice["finish_reason"]}
+            return {
+                "content": message["content"] or "",
+                "reasoning": reasoning,
+                "calls": calls,
+                "finish": choice["finish_reason"],
+            }
         return self._joined()
 
     def _joined(self) -> dict[str, Any]:
@@ -84,7 +98,12 @@ class Got:
                     entry[1] += call["function"].get("name", "")
                     entry[2] += call["function"].get("arguments", "")
                 finish = choice.get("finish_reason") or finish
-        return {"content": content, "reasoning": reasoning, "calls": [tuple(calls[at]) for at in sorted(calls)], "finish": finish}
+        return {
+            "content": content,
+            "reasoning": reasoning,
+            "calls": [tuple(calls[at]) for at in sorted(calls)],
+            "finish": finish,
+        }
 
     @property
     def usage(self) -> dict[str, Any]:

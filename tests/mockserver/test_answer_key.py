@@ -17,7 +17,11 @@ SUFFIX = "\n\n Please reason step by step, and put your final answer within \\bo
 def key(n: int) -> tuple[Answer, ...]:
     return tuple(
         Answer(
-            suite="aime2025", case=f"p{at}", prompt=f"Problem {at}: find m+n.", right=Reply(text=f"\\boxed{{{at}}}"), wrong=Reply(text="\\boxed{999}")
+            suite="aime2025",
+            case=f"p{at}",
+            prompt=f"Problem {at}: find m+n.",
+            right=Reply(text=f"\\boxed{{{at}}}"),
+            wrong=Reply(text="\\boxed{999}"),
         )
         for at in range(n)
     )
@@ -33,7 +37,11 @@ async def _hits(server: ReferenceServer, problems: int, samples: int, streams: b
     async with aiohttp.ClientSession() as session:
 
         async def one(at: int) -> bool:
-            body = {"model": "kimi-k3", "messages": [{"role": "user", "content": f"Problem {at}: find m+n.{SUFFIX}"}], "stream": streams}
+            body = {
+                "model": "kimi-k3",
+                "messages": [{"role": "user", "content": f"Problem {at}: find m+n.{SUFFIX}"}],
+                "stream": streams,
+            }
             async with limit, session.post(f"{server.base_url}/chat/completions", json=body) as response:
                 text = await response.text()
                 return f"boxed{{{at}}}" in (_streamed(text) if streams else text)
@@ -111,8 +119,16 @@ def test_the_longest_contained_prompt_wins():
 
 def test_a_key_entry_can_ask_for_a_tool_call_or_forbid_it(serve, weather):
     entries = (
-        Answer(suite="t", case="call", prompt="weather of Rome", right=Reply(tool="get_weather"), wrong=Reply(text="sunny")),
-        Answer(suite="t", case="talk", prompt="call get_weather in words", right=Reply(text="no call"), wrong=Reply(tool="get_weather")),
+        Answer(
+            suite="t", case="call", prompt="weather of Rome", right=Reply(tool="get_weather"), wrong=Reply(text="sunny")
+        ),
+        Answer(
+            suite="t",
+            case="talk",
+            prompt="call get_weather in words",
+            right=Reply(text="no call"),
+            wrong=Reply(tool="get_weather"),
+        ),
     )
     client = serve(answers=entries, fresh=True)
     called = client.ask("weather of Rome", tools=[weather])
@@ -125,5 +141,7 @@ def test_the_sdk_reads_a_keyed_answer(serve):
     client = serve(answers=key(1), fresh=True)
     sdk = openai.OpenAI(base_url=client.server.base_url, api_key="none", max_retries=0)
     with sdk:
-        answer = sdk.chat.completions.create(model="kimi-k3", messages=[{"role": "user", "content": "Problem 0: find m+n."}])
+        answer = sdk.chat.completions.create(
+            model="kimi-k3", messages=[{"role": "user", "content": "Problem 0: find m+n."}]
+        )
     assert answer.choices[0].message.content == "\\boxed{0}"

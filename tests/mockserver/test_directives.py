@@ -116,7 +116,10 @@ def test_words_before_a_call(kimi, weather):
     [
         ('call f with text "a b", count 5 and flag true', {"text": "a b", "count": 5, "flag": True}),
         ("call f with text=abc count=-3 flag=false", {"text": "abc", "count": -3, "flag": False}),
-        ('call f with {"text": "x{y}", "count": 9007199254740991, "flag": false}', {"text": "x{y}", "count": 2**53 - 1, "flag": False}),
+        (
+            'call f with {"text": "x{y}", "count": 9007199254740991, "flag": false}',
+            {"text": "x{y}", "count": 2**53 - 1, "flag": False},
+        ),
         ("call f with count: 9223372036854775807", {"text": "sample text", "count": 2**63 - 1, "flag": True}),
         ("call f with text “naïve 名字”", {"text": "naïve 名字", "count": 1, "flag": True}),
         ("call f with count many", {"text": "sample text", "count": 1, "flag": True}),
@@ -124,7 +127,13 @@ def test_words_before_a_call(kimi, weather):
 )
 def test_literals_are_honoured_where_they_fit(kimi, prompt, arguments):
     properties = {"text": {"type": "string"}, "count": {"type": "integer"}, "flag": {"type": "boolean"}}
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": properties, "required": list(properties)}}}
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "f",
+            "parameters": {"type": "object", "properties": properties, "required": list(properties)},
+        },
+    }
     assert json.loads(kimi.ask(prompt, tools=[tool]).message["calls"][0][2]) == arguments
 
 
@@ -144,10 +153,18 @@ def test_what_a_call_is_made_for(kimi, weather, prompt, cities):
 
 
 def test_results_are_quoted_in_their_order(kimi, weather):
-    calls = [{"id": f"get_weather_{at}", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}} for at in (0, 1)]
+    calls = [
+        {"id": f"get_weather_{at}", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+        for at in (0, 1)
+    ]
     results = [{"role": "tool", "tool_call_id": f"get_weather_{at}", "content": f"result {at}"} for at in (1, 0)]
     got = kimi.ask(
-        messages=[{"role": "user", "content": "call get_weather twice"}, {"role": "assistant", "tool_calls": calls}, *results], tools=[weather]
+        messages=[
+            {"role": "user", "content": "call get_weather twice"},
+            {"role": "assistant", "tool_calls": calls},
+            *results,
+        ],
+        tools=[weather],
     )
     assert got.message["finish"] == "stop"
     assert "result 1" in got.message["content"]
@@ -155,7 +172,10 @@ def test_results_are_quoted_in_their_order(kimi, weather):
 
 
 def test_partial_mode_goes_on_from_the_given_start(kimi):
-    messages = [{"role": "user", "content": "Reply with exactly: one two three"}, {"role": "assistant", "content": "one two", "partial": True}]
+    messages = [
+        {"role": "user", "content": "Reply with exactly: one two three"},
+        {"role": "assistant", "content": "one two", "partial": True},
+    ]
     assert kimi.ask(messages=messages).message["content"] == " three"
 
 

@@ -1,4 +1,6 @@
-"""Each fault changes a triggering exchange in the way its line in the catalogue says, and leaves the other mode alone."""
+"""Each fault changes a triggering exchange in the way its line in the catalogue says, and leaves the other mode
+alone.
+"""
 
 import base64
 import json
@@ -15,12 +17,21 @@ from kvv.mockserver import FAULTS, NOT_SHOWABLE, Answer, Reply
 OFF = {"thinking": {"type": "disabled"}}
 WEATHER = {
     "type": "function",
-    "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}},
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
 }
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties, "required": list(properties)}}}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "parameters": {"type": "object", "properties": properties, "required": list(properties)},
+        },
+    }
 
 
 def png(width: int = 60, height: int = 60, tag: bytes = b"") -> dict[str, Any]:
@@ -33,7 +44,11 @@ def png(width: int = 60, height: int = 60, tag: bytes = b"") -> dict[str, Any]:
     import zlib
 
     rows = zlib.compress(b"".join(b"\0" + b"\xff\0\0" * width for _ in range(height)))
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"tEXt", b"t\0" + tag)
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        + chunk(b"tEXt", b"t\0" + tag)
+    )
     data += chunk(b"IDAT", rows) + chunk(b"IEND", b"")
     return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode()}}
 
@@ -51,18 +66,31 @@ TWO = {"prompt": "call get_weather for Paris and for London", "tools": [WEATHER]
 PAST = {
     "role": "assistant",
     "content": "",
-    "tool_calls": [{"id": "call-abc-1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}],
+    "tool_calls": [
+        {"id": "call-abc-1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}
+    ],
 }
 TURN2 = {
-    "messages": [user("call get_weather"), PAST, {"role": "tool", "tool_call_id": "call-abc-1", "content": "sunny"}, user("call get_weather again")],
+    "messages": [
+        user("call get_weather"),
+        PAST,
+        {"role": "tool", "tool_call_id": "call-abc-1", "content": "sunny"},
+        user("call get_weather again"),
+    ],
     "tools": [WEATHER],
 }
 SCHEMA = {
     "type": "json_schema",
-    "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"alpha": {"type": "integer"}}, "required": ["alpha"]}},
+    "json_schema": {
+        "name": "x",
+        "schema": {"type": "object", "properties": {"alpha": {"type": "integer"}}, "required": ["alpha"]},
+    },
 }
 FORMATTED = {"prompt": "Give me data.", "response_format": SCHEMA}
-BAD_SCHEMA = {"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nope"}}}}
+BAD_SCHEMA = {
+    "prompt": "x",
+    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nope"}}},
+}
 BAD_NESTED = {"prompt": "x", "tools": [tool("f", a={"type": "object", "properties": 5})]}
 RANDOM = {"prompt": "Give me a random string"}
 LONG = " ".join(["filler"] * 5000)
@@ -75,7 +103,9 @@ See = Callable[[list[Any], list[Any]], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """The requests that trigger a fault and how their answers (clean, faulted) must relate. ``stream`` None runs both modes."""
+    """The requests that trigger a fault and how their answers (clean, faulted) must relate. ``stream`` None runs both
+    modes.
+    """
 
     requests: tuple[dict[str, Any], ...]
     see: See
@@ -84,7 +114,13 @@ class Case:
 
 
 def case(
-    request: dict[str, Any], see: See, *, times: int = 1, more: tuple[dict[str, Any], ...] = (), stream: bool | None = None, **config: Any
+    request: dict[str, Any],
+    see: See,
+    *,
+    times: int = 1,
+    more: tuple[dict[str, Any], ...] = (),
+    stream: bool | None = None,
+    **config: Any,
 ) -> Case:
     return Case(requests=(request,) * times + more, see=see, config=config, stream=stream)
 
@@ -142,7 +178,12 @@ REF = {
             "type": "function",
             "function": {
                 "name": "f",
-                "parameters": {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "required": ["a"], "$defs": {"x": {"type": "string"}}},
+                "parameters": {
+                    "type": "object",
+                    "properties": {"a": {"$ref": "#/$defs/x"}},
+                    "required": ["a"],
+                    "$defs": {"x": {"type": "string"}},
+                },
             },
         }
     ],
@@ -152,8 +193,13 @@ ORDER = {"prompt": [text("What is shown?"), png(tag=b"1"), text("and"), png(tag=
 
 CASES: dict[str, Case] = {
     "A01": case(RANDOM, lambda clean, bad: not same(clean) and same(bad), times=4),
-    "A02": case({**RANDOM, "logprobs": True}, lambda clean, bad: bad[0].raw.count(b"logprob") > 0 and logprob(bad[0]) > logprob(clean[0])),
-    "A04": case({"prompt": [text("Give me a random string"), png()]}, lambda clean, bad: not same(clean) and same(bad), times=4),
+    "A02": case(
+        {**RANDOM, "logprobs": True},
+        lambda clean, bad: bad[0].raw.count(b"logprob") > 0 and logprob(bad[0]) > logprob(clean[0]),
+    ),
+    "A04": case(
+        {"prompt": [text("Give me a random string"), png()]}, lambda clean, bad: not same(clean) and same(bad), times=4
+    ),
     "A05": case({"prompt": "x", "temperature": -1}, lambda clean, bad: clean[0].status == 400 and bad[0].status == 200),
     "A06": case(
         {"prompt": "x", "logit_bias": {"77": 100}, "max_tokens": 1},
@@ -166,15 +212,28 @@ CASES: dict[str, Case] = {
         {"prompt": "Reply with exactly: alpha", "stop": ["user writes"]},
         lambda clean, bad: message(bad[0])["content"] == "" and message(clean[0])["content"] == "alpha",
     ),
-    "A14": case({"prompt": "Reply with exactly: alpha beta", "stop": ["beta"]}, lambda clean, bad: message(bad[0])["content"] == "alpha beta"),
-    "A15": case({**TWO, "parallel_tool_calls": False}, lambda clean, bad: (len(arguments(clean[0])), len(arguments(bad[0]))) == (1, 2)),
-    "A16": case({**CALL, "logprobs": True}, lambda clean, bad: any(frame["choices"][0].get("logprobs", 0) is None for frame in bad[0].frames)),
+    "A14": case(
+        {"prompt": "Reply with exactly: alpha beta", "stop": ["beta"]},
+        lambda clean, bad: message(bad[0])["content"] == "alpha beta",
+    ),
+    "A15": case(
+        {**TWO, "parallel_tool_calls": False},
+        lambda clean, bad: (len(arguments(clean[0])), len(arguments(bad[0]))) == (1, 2),
+    ),
+    "A16": case(
+        {**CALL, "logprobs": True},
+        lambda clean, bad: any(frame["choices"][0].get("logprobs", 0) is None for frame in bad[0].frames),
+    ),
     "A19": case(RANDOM, lambda clean, bad: not same(clean) and same(bad), times=4),
-    "B01": case(CALL, lambda clean, bad: "<|open|>tools" in message(bad[0])["content"] and arguments(clean[0]) == arguments(bad[0])),
+    "B01": case(
+        CALL,
+        lambda clean, bad: "<|open|>tools" in message(bad[0])["content"] and arguments(clean[0]) == arguments(bad[0]),
+    ),
     "B05": case(CALL, lambda clean, bad: not entries(bad[0]) and bool(message(bad[0])["reasoning"])),
     "B09": case(CALL, lambda clean, bad: len(entries(bad[0])) == 1 < len(entries(clean[0]))),
     "B11": case(
-        {"prompt": "call get-it", "tools": [tool("get-it")]}, lambda clean, bad: not arguments(bad[0]) and "get-it" in message(bad[0])["content"]
+        {"prompt": "call get-it", "tools": [tool("get-it")]},
+        lambda clean, bad: not arguments(bad[0]) and "get-it" in message(bad[0])["content"],
     ),
     "B12": case(TURN2, lambda clean, bad: {entry["index"] for entry in entries(bad[0])} == {1}),
     "B15": case(CALL, lambda clean, bad: message(bad[0])["content"] == "" != message(clean[0])["content"]),
@@ -182,55 +241,87 @@ CASES: dict[str, Case] = {
     "B19": case(TWO, lambda clean, bad: {entry["index"] for entry in entries(bad[0])} == {0}),
     "B21": case(CALL, lambda clean, bad: not any("index" in entry for entry in entries(bad[0]))),
     "B22": case(CALL, lambda clean, bad: all(entry["function"]["name"] == "get_weather" for entry in entries(bad[0]))),
-    "B23": case(CALL, lambda clean, bad: [entry["function"].get("name") for entry in entries(bad[0])][:2] == ["", "get_weather"]),
+    "B23": case(
+        CALL, lambda clean, bad: [entry["function"].get("name") for entry in entries(bad[0])][:2] == ["", "get_weather"]
+    ),
     "B24": case(
-        {**CALL, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}}, lambda clean, bad: message(bad[0])["finish"] == "stop"
+        {**CALL, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
+        lambda clean, bad: message(bad[0])["finish"] == "stop",
     ),
     "B25": case(CALL, lambda clean, bad: message(bad[0])["finish"] == "stop"),
     "B26": case({"prompt": "x", "max_tokens": 3}, lambda clean, bad: message(bad[0])["finish"] == "stop"),
-    "B27": case({**CALL, "tool_choice": "required"}, lambda clean, bad: (message(bad[0])["calls"], message(bad[0])["finish"]) == ([], "tool_calls")),
+    "B27": case(
+        {**CALL, "tool_choice": "required"},
+        lambda clean, bad: (message(bad[0])["calls"], message(bad[0])["finish"]) == ([], "tool_calls"),
+    ),
     "B31": case({**CALL, "tool_choice": "none"}, lambda clean, bad: "<|open|>tools" in message(bad[0])["content"]),
     "B32": case(
         {"prompt": f"Reply with exactly: {BLOCK}", "tools": [WEATHER], "tool_choice": "none"},
         lambda clean, bad: (message(clean[0])["content"], message(bad[0])["content"]) == (BLOCK, "a  b"),
     ),
-    "B33": case({**CALL, "tool_choice": "none"}, lambda clean, bad: arguments(bad[0]) == ["{}"] and not arguments(clean[0])),
+    "B33": case(
+        {**CALL, "tool_choice": "none"}, lambda clean, bad: arguments(bad[0]) == ["{}"] and not arguments(clean[0])
+    ),
     "B35": case(CALL, lambda clean, bad: json.loads(arguments(bad[0])[0]) == arguments(clean[0])[0]),
     "B36": case(CALL, lambda clean, bad: arguments(bad[0]) == ["{}"]),
     "B37": case(CALL, some(lambda got: "city=Paris" in arguments(got)[0]), times=12),
-    "B40": case(BIG, lambda clean, bad: ("9007199254740993" in arguments(clean[0])[0], "9007199254740992" in arguments(bad[0])[0]) == (True, True)),
+    "B40": case(
+        BIG,
+        lambda clean, bad: (
+            ("9007199254740993" in arguments(clean[0])[0], "9007199254740992" in arguments(bad[0])[0]) == (True, True)
+        ),
+    ),
     "B42": case(HAN, lambda clean, bad: "\\u4f60" in arguments(bad[0])[0] and "你好" in arguments(clean[0])[0]),
     "B44": case(HAN, lambda clean, bad: "\\你\\好" in arguments(bad[0])[0]),
     "B45": case(REF, lambda clean, bad: arguments(bad[0]) == ["{}"] != arguments(clean[0])),
     "B47": case({"prompt": "call f", "tools": [tool("f", a={"type": "integer", "minimum": 3})]}, status(400)),
     "B48": case(
-        {"prompt": "call f", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"$schema": "x", "type": "object"}}}]},
+        {
+            "prompt": "call f",
+            "tools": [
+                {"type": "function", "function": {"name": "f", "parameters": {"$schema": "x", "type": "object"}}}
+            ],
+        },
         status(400),
     ),
     "B49": case({"prompt": "call f", "tools": [tool("f", a={"type": "object"})]}, status(500)),
-    "B52": case({"prompt": "x"}, lambda clean, bad: b'"tool_calls":[]' in bad[0].raw and b"tool_calls" not in clean[0].raw),
+    "B52": case(
+        {"prompt": "x"}, lambda clean, bad: b'"tool_calls":[]' in bad[0].raw and b"tool_calls" not in clean[0].raw
+    ),
     "B54": case(CALL, lambda clean, bad: message(bad[0])["calls"][0][1] == "get_weather<|channel|>commentary"),
     "B55": case(CALL, lambda clean, bad: "<｜DSML｜function_calls>" in message(bad[0])["content"]),
     "B57": case(
         TWO,
         lambda clean, bad: (
-            [entry["id"] for entry in entries(bad[0]) if entry["id"]] == ["0", "1"] and {entry["index"] for entry in entries(bad[0])} == {0}
+            [entry["id"] for entry in entries(bad[0]) if entry["id"]] == ["0", "1"]
+            and {entry["index"] for entry in entries(bad[0])} == {0}
         ),
     ),
     "B58": case(TWO, lambda clean, bad: [bool(one) for one in arguments(bad[0])] == [False, True]),
-    "B60": case({"prompt": "x"}, lambda clean, bad: message(bad[0])["finish"] == "tool_calls" and "<tool_call>" in message(bad[0])["content"]),
+    "B60": case(
+        {"prompt": "x"},
+        lambda clean, bad: message(bad[0])["finish"] == "tool_calls" and "<tool_call>" in message(bad[0])["content"],
+    ),
     "C01": case({"prompt": "x"}, lambda clean, bad: not any("role" in delta for delta in bad[0].deltas)),
-    "C03": case({"prompt": "x"}, lambda clean, bad: {"role": None, "content": None} in bad[0].deltas and not message(bad[0])["reasoning"]),
+    "C03": case(
+        {"prompt": "x"},
+        lambda clean, bad: {"role": None, "content": None} in bad[0].deltas and not message(bad[0])["reasoning"],
+    ),
     "C04": case({"prompt": "x"}, lambda clean, bad: bad[0].first_gap > 0.2 > clean[0].first_gap),
-    "C08": case({"prompt": "x"}, lambda clean, bad: "usage" in bad[0].frames[-1] and "usage" not in clean[0].frames[-1]),
+    "C08": case(
+        {"prompt": "x"}, lambda clean, bad: "usage" in bad[0].frames[-1] and "usage" not in clean[0].frames[-1]
+    ),
     "C09": case(
         {"prompt": "x"},
         lambda clean, bad: (
-            all(frame["usage"]["total_tokens"] == 0 for frame in bad[0].frames) and "finish_reason" not in bad[0].frames[0]["choices"][0]
+            all(frame["usage"]["total_tokens"] == 0 for frame in bad[0].frames)
+            and "finish_reason" not in bad[0].frames[0]["choices"][0]
         ),
     ),
     "C10": case({"prompt": "x"}, lambda clean, bad: bad[0].frames[0]["choices"] == []),
-    "C12": case({"prompt": "x"}, lambda clean, bad: len({frame["id"] for frame in bad[0].frames}) == len(bad[0].frames)),
+    "C12": case(
+        {"prompt": "x"}, lambda clean, bad: len({frame["id"] for frame in bad[0].frames}) == len(bad[0].frames)
+    ),
     "C13": case({"prompt": "x"}, lambda clean, bad: len({frame["created"] for frame in bad[0].frames}) == 2),
     "C14": case({"prompt": "x"}, lambda clean, bad: {frame["id"] for frame in bad[0].frames} == {""}),
     "C15": case(
@@ -240,45 +331,78 @@ CASES: dict[str, Case] = {
             and "message" in bad[0].frames[3]["choices"][0]
         ),
     ),
-    "C16": case({"prompt": "x"}, lambda clean, bad: {frame["object"] for frame in bad[0].frames} == {"chat.completions.chunk"}),
+    "C16": case(
+        {"prompt": "x"}, lambda clean, bad: {frame["object"] for frame in bad[0].frames} == {"chat.completions.chunk"}
+    ),
     "C18": case(CHUNK, lambda clean, bad: len(message(bad[0])["content"]) < len(message(clean[0])["content"])),
     "C19": case({"prompt": "x"}, lambda clean, bad: b"data: : PING\n\n" in bad[0].raw),
     "C20": case({"prompt": "x"}, lambda clean, bad: b"id: 1\n: ping\n\n" in bad[0].raw),
     "C22": case({"prompt": "x"}, lambda clean, bad: b": x-cost=0\ndata: [DONE]\n\n" in bad[0].raw),
     "C23": case(
-        {"prompt": "x", "temperature": 9}, lambda clean, bad: clean[0].status == 400 and bad[0].status == 200 and "error" in bad[0].frames[0]
+        {"prompt": "x", "temperature": 9},
+        lambda clean, bad: clean[0].status == 400 and bad[0].status == 200 and "error" in bad[0].frames[0],
     ),
     "C24": case({"prompt": "x"}, lambda clean, bad: bad[0].raw == b"data: [DONE]\n\n"),
     "C25": case(TWO, lambda clean, bad: len(entries(bad[0])) == 4 and arguments(bad[0]) == arguments(clean[0])),
     "C27": case(
         {"prompt": "x"},
         lambda clean, bad: (
-            message(clean[0])["reasoning"].startswith(message(bad[0])["reasoning"]) and message(clean[0])["reasoning"] != message(bad[0])["reasoning"]
+            message(clean[0])["reasoning"].startswith(message(bad[0])["reasoning"])
+            and message(clean[0])["reasoning"] != message(bad[0])["reasoning"]
         ),
     ),
     "C28": case({"prompt": "x"}, lambda clean, bad: bad[0].headers["content-type"] == "application/json"),
     "C32": case(
         {"prompt": "x"},
-        lambda clean, bad: any(delta.get("content") and delta.get("content") == delta.get("reasoning_content") for delta in bad[0].deltas),
+        lambda clean, bad: any(
+            delta.get("content") and delta.get("content") == delta.get("reasoning_content") for delta in bad[0].deltas
+        ),
     ),
     "D04": case(
-        {"prompt": "x", **OFF}, lambda clean, bad: (message(bad[0])["content"], message(bad[0])["reasoning"]) == ("", message(clean[0])["content"])
+        {"prompt": "x", **OFF},
+        lambda clean, bad: (
+            (message(bad[0])["content"], message(bad[0])["reasoning"]) == ("", message(clean[0])["content"])
+        ),
     ),
-    "D06": case({"prompt": "x"}, lambda clean, bad: message(bad[0])["content"].startswith("<think>") and not message(bad[0])["reasoning"]),
-    "D09": case({"prompt": "x"}, lambda clean, bad: "</think>" in message(bad[0])["content"] and "<think>" not in message(bad[0])["content"]),
-    "D10": case({"prompt": "x"}, lambda clean, bad: "</think>" in message(bad[0])["content"] and not message(bad[0])["reasoning"]),
+    "D06": case(
+        {"prompt": "x"},
+        lambda clean, bad: message(bad[0])["content"].startswith("<think>") and not message(bad[0])["reasoning"],
+    ),
+    "D09": case(
+        {"prompt": "x"},
+        lambda clean, bad: "</think>" in message(bad[0])["content"] and "<think>" not in message(bad[0])["content"],
+    ),
+    "D10": case(
+        {"prompt": "x"},
+        lambda clean, bad: "</think>" in message(bad[0])["content"] and not message(bad[0])["reasoning"],
+    ),
     "D14": case(
-        TURN2, lambda clean, bad: not arguments(bad[0]) and "get_weather" in message(bad[0])["reasoning"] and message(bad[0])["content"] == ""
+        TURN2,
+        lambda clean, bad: (
+            not arguments(bad[0]) and "get_weather" in message(bad[0])["reasoning"] and message(bad[0])["content"] == ""
+        ),
     ),
     "E01": case(FORMATTED, some(lambda got: not is_json(got)), times=12),
-    "E02": case(FORMATTED, lambda clean, bad: message(bad[0])["content"] == "" and message(bad[0])["reasoning"] == message(clean[0])["content"]),
+    "E02": case(
+        FORMATTED,
+        lambda clean, bad: (
+            message(bad[0])["content"] == "" and message(bad[0])["reasoning"] == message(clean[0])["content"]
+        ),
+    ),
     "E03": case(FORMATTED, lambda clean, bad: message(clean[0])["reasoning"] != "" == message(bad[0])["reasoning"]),
     "E04": case(
         {**FORMATTED, "max_tokens": 200},
-        lambda clean, bad: message(bad[0])["finish"] == "length" and bad[0].usage["completion_tokens"] == 200 and not message(bad[0])["reasoning"],
+        lambda clean, bad: (
+            message(bad[0])["finish"] == "length"
+            and bad[0].usage["completion_tokens"] == 200
+            and not message(bad[0])["reasoning"]
+        ),
     ),
     "E05": case(FORMATTED, lambda clean, bad: is_json(bad[0]) and "alpha" not in message(bad[0])["content"]),
-    "E06": case(BAD_SCHEMA, lambda clean, bad: clean[0].status == 400 and bad[0].status == 500 and bad[0].body["error"]["message"] == ""),
+    "E06": case(
+        BAD_SCHEMA,
+        lambda clean, bad: clean[0].status == 400 and bad[0].status == 500 and bad[0].body["error"]["message"] == "",
+    ),
     "E08": case(
         BAD_SCHEMA,
         lambda clean, bad: [got.status for got in clean] == [400, 200] and [got.status for got in bad] == [500, 500],
@@ -298,11 +422,22 @@ CASES: dict[str, Case] = {
         lambda clean, bad: bad[0].usage["prompt_tokens"] > clean[0].usage["prompt_tokens"],
     ),
     "F10": case(
-        {"prompt": "x"}, lambda clean, bad: bad[0].usage["prompt_tokens"] == 0 and bad[0].usage["total_tokens"] == bad[0].usage["completion_tokens"]
+        {"prompt": "x"},
+        lambda clean, bad: (
+            bad[0].usage["prompt_tokens"] == 0 and bad[0].usage["total_tokens"] == bad[0].usage["completion_tokens"]
+        ),
     ),
     "F12": case(TURN2, lambda clean, bad: bad[0].usage["prompt_tokens"] > clean[0].usage["prompt_tokens"]),
-    "G01": case(ORDER, lambda clean, bad: (message(clean[0])["content"], message(bad[0])["content"]) == ("seven", "nine"), answers=KEY),
-    "G03": case(ORDER, lambda clean, bad: (message(clean[0])["content"], message(bad[0])["content"]) == ("seven", "nine"), answers=KEY),
+    "G01": case(
+        ORDER,
+        lambda clean, bad: (message(clean[0])["content"], message(bad[0])["content"]) == ("seven", "nine"),
+        answers=KEY,
+    ),
+    "G03": case(
+        ORDER,
+        lambda clean, bad: (message(clean[0])["content"], message(bad[0])["content"]) == ("seven", "nine"),
+        answers=KEY,
+    ),
     "G04": case(IMAGE, some(lambda got: message(got)["content"] == "nine"), times=16, answers=KEY),
     "G05": case(IMAGE, lambda clean, bad: clean[0].usage["prompt_tokens"] - bad[0].usage["prompt_tokens"] == 9 - 4),
     "G06": case(IMAGE, some(lambda got: message(got)["content"] == "nine"), times=16, answers=KEY),
@@ -315,7 +450,10 @@ CASES: dict[str, Case] = {
     "G12": case(IMAGE, lambda clean, bad: [got.status for got in bad] == [200, 500], times=2),
     "G13": case(
         IMAGE,
-        lambda clean, bad: clean[0].usage["prompt_tokens"] - bad[0].usage["prompt_tokens"] == 9 and message(bad[0])["content"] == "nine",
+        lambda clean, bad: (
+            clean[0].usage["prompt_tokens"] - bad[0].usage["prompt_tokens"] == 9
+            and message(bad[0])["content"] == "nine"
+        ),
         answers=KEY,
     ),
     "G15": case(IMAGE, lambda clean, bad: clean[0].usage["prompt_tokens"] - bad[0].usage["prompt_tokens"] == 9 - 4),
@@ -323,7 +461,9 @@ CASES: dict[str, Case] = {
     "H01": case(
         {"prompt": f"The secret code is 4711. {LONG}\nWhat is the secret code?"},
         lambda clean, bad: (
-            "4711" in message(clean[0])["content"] and "4711" not in message(bad[0])["content"] and bad[0].usage["prompt_tokens"] < 2200
+            "4711" in message(clean[0])["content"]
+            and "4711" not in message(bad[0])["content"]
+            and bad[0].usage["prompt_tokens"] < 2200
         ),
     ),
     "H02": case(
@@ -332,35 +472,62 @@ CASES: dict[str, Case] = {
         context_window=6000,
     ),
     "H03": case(
-        {"prompt": f"{LONG}\nWrite 900 words"}, lambda clean, bad: bad[0].usage["total_tokens"] == 4096 and message(bad[0])["finish"] == "length"
+        {"prompt": f"{LONG}\nWrite 900 words"},
+        lambda clean, bad: bad[0].usage["total_tokens"] == 4096 and message(bad[0])["finish"] == "length",
     ),
-    "H06": case({"prompt": "x"}, lambda clean, bad: bad[0].usage["completion_tokens"] == 16 and message(bad[0])["finish"] == "length"),
-    "H07": case({"prompt": "x", "max_tokens": 5}, lambda clean, bad: bad[0].usage["completion_tokens"] == 5 and message(bad[0])["finish"] == "stop"),
-    "H08": case({"prompt": LONG}, lambda clean, bad: (clean[0].status, bad[0].status) == (400, 500), context_window=1000),
+    "H06": case(
+        {"prompt": "x"},
+        lambda clean, bad: bad[0].usage["completion_tokens"] == 16 and message(bad[0])["finish"] == "length",
+    ),
+    "H07": case(
+        {"prompt": "x", "max_tokens": 5},
+        lambda clean, bad: bad[0].usage["completion_tokens"] == 5 and message(bad[0])["finish"] == "stop",
+    ),
+    "H08": case(
+        {"prompt": LONG}, lambda clean, bad: (clean[0].status, bad[0].status) == (400, 500), context_window=1000
+    ),
     "H09": case({"prompt": LONG + LONG}, lambda clean, bad: "zx qv" in message(bad[0])["content"]),
     "H11": case({"prompt": LONG}, status(400), context_window=16000),
     "I02": case({"prompt": "x"}, lambda clean, bad: bad[0].status == 200 and bad[0].body.keys() == {"error"}),
     "I03": case({"prompt": "x"}, lambda clean, bad: bad[0].status == 200 and bad[0].body["choices"] == []),
     "I04": case({"prompt": "x", "temperature": 9}, lambda clean, bad: (clean[0].status, bad[0].status) == (400, 502)),
     "I05": case(
-        {**CALL, **OFF, "tool_choice": "required", "max_tokens": 4}, lambda clean, bad: bad[0].frames[-1]["error"]["message"] == "malformed_response"
+        {**CALL, **OFF, "tool_choice": "required", "max_tokens": 4},
+        lambda clean, bad: bad[0].frames[-1]["error"]["message"] == "malformed_response",
     ),
     "I07": case(
         {"prompt": "x"},
-        lambda clean, bad: ["error" in got.frames[-1] if got.status == 200 else got.status for got in bad] == [False, False, True, 500],
+        lambda clean, bad: (
+            ["error" in got.frames[-1] if got.status == 200 else got.status for got in bad] == [False, False, True, 500]
+        ),
         times=4,
         stream=True,
     ),
-    "I08": case({"prompt": "x", "temperature": 9}, lambda clean, bad: bad[0].status == 502 and bad[0].raw.startswith(b"<!doctype html>")),
+    "I08": case(
+        {"prompt": "x", "temperature": 9},
+        lambda clean, bad: bad[0].status == 502 and bad[0].raw.startswith(b"<!doctype html>"),
+    ),
     "I09": case(BAD_NESTED, lambda clean, bad: (clean[0].status, bad[0].status) == (400, 500)),
     "I11": case({"prompt": "x", "temperature": 0}, status(504), itl_ms=1, gateway_timeout_s=0.05),
     "I12": case({**TWO}, some(lambda got: got.broken), times=12),
-    "J06": case({"prompt": LONG, "temperature": 0}, lambda clean, bad: same(clean) and len({message(got)["content"] for got in bad}) == 3, times=3),
+    "J06": case(
+        {"prompt": LONG, "temperature": 0},
+        lambda clean, bad: same(clean) and len({message(got)["content"] for got in bad}) == 3,
+        times=3,
+    ),
     "J08": case({"prompt": "x"}, some(lambda got: len(message(got)["content"]) > 400), times=12),
     "J10": case(CALL, some(invalid), times=12),
-    "J11": case(CALL, lambda clean, bad: sum(map(invalid, bad[:20])) < sum(map(invalid, bad[20:])) and not any(map(invalid, clean)), times=40),
+    "J11": case(
+        CALL,
+        lambda clean, bad: sum(map(invalid, bad[:20])) < sum(map(invalid, bad[20:])) and not any(map(invalid, clean)),
+        times=40,
+    ),
     "J12": case(IMAGE, lambda clean, bad: "????" in message(bad[0])["content"], answers=KEY),
-    "J13": case({"prompt": "x", "n": 3}, lambda clean, bad: bad[0].raw.count(b"!!!!!!!!") >= 2 and b"!!!!!!!!" not in clean[0].raw, variant="openai"),
+    "J13": case(
+        {"prompt": "x", "n": 3},
+        lambda clean, bad: bad[0].raw.count(b"!!!!!!!!") >= 2 and b"!!!!!!!!" not in clean[0].raw,
+        variant="openai",
+    ),
 }
 # Tested on their own below: they need neighbours in flight or a client that gives up.
 OF_THEIR_OWN = {"A08", "I10", "J04"}

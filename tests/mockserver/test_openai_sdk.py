@@ -8,11 +8,17 @@ import pytest
 
 WEATHER: Any = {
     "type": "function",
-    "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}},
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
 }
 SCHEMA: Any = {
     "type": "json_schema",
-    "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}},
+    "json_schema": {
+        "name": "x",
+        "schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+    },
 }
 
 
@@ -29,7 +35,9 @@ def ask(sdk: openai.OpenAI, prompt: str, **fields: Any) -> Any:
 
 def streamed(sdk: openai.OpenAI, prompt: str, **fields: Any) -> Any:
     """The completion that the SDK's own accumulator makes of a stream."""
-    with sdk.chat.completions.stream(model="kimi-k3", messages=[{"role": "user", "content": prompt}], **fields) as stream:
+    with sdk.chat.completions.stream(
+        model="kimi-k3", messages=[{"role": "user", "content": prompt}], **fields
+    ) as stream:
         for _ in stream:
             pass
         return stream.get_final_completion()
@@ -68,7 +76,9 @@ def test_tool_loop(sdk):
     messages: list[Any] = [{"role": "user", "content": 'call get_weather with city "Oslo"'}]
     first = sdk.chat.completions.create(model="kimi-k3", messages=messages, tools=[WEATHER]).choices[0].message
     messages.append(first.model_dump())
-    messages += [{"role": "tool", "tool_call_id": call.id, "content": "minus 4 degrees"} for call in first.tool_calls or []]
+    messages += [
+        {"role": "tool", "tool_call_id": call.id, "content": "minus 4 degrees"} for call in first.tool_calls or []
+    ]
     second = sdk.chat.completions.create(model="kimi-k3", messages=messages, tools=[WEATHER]).choices[0]
     assert second.finish_reason == "stop"
     assert "minus 4 degrees" in (second.message.content or "")
@@ -80,7 +90,9 @@ def test_json_schema(sdk):
 
 
 def test_json_object(sdk):
-    assert isinstance(json.loads(ask(sdk, "Give JSON", response_format={"type": "json_object"}).choices[0].message.content), dict)
+    assert isinstance(
+        json.loads(ask(sdk, "Give JSON", response_format={"type": "json_object"}).choices[0].message.content), dict
+    )
 
 
 def test_logprobs(sdk):

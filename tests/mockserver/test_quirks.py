@@ -8,14 +8,37 @@ import pytest
 from kvv.mockserver import QUIRKS
 
 CALL: dict[str, Any] = {"prompt": 'First say "one moment" and then call get_weather with city "Zürich"'}
-SAME_BYTES = {"rate-limit-1in5", "unavailable-1in7", "slow-first-token", "gzip", "close-each", "close-100", "flat-error", "merged", "split"}
+SAME_BYTES = {
+    "rate-limit-1in5",
+    "unavailable-1in7",
+    "slow-first-token",
+    "gzip",
+    "close-each",
+    "close-100",
+    "flat-error",
+    "merged",
+    "split",
+}
 
 
 def test_the_catalogue_of_quirks():
     assert set(QUIRKS) == {
-        "comments", "crlf", "split", "merged", "null-deltas", "extra-fields", "whole-arguments", "rate-limit-1in5", "unavailable-1in7",
-        "slow-first-token", "gzip", "close-each", "close-100", "flat-error", "reasoning-field",
-    }  # fmt: skip
+        "comments",
+        "crlf",
+        "split",
+        "merged",
+        "null-deltas",
+        "extra-fields",
+        "whole-arguments",
+        "rate-limit-1in5",
+        "unavailable-1in7",
+        "slow-first-token",
+        "gzip",
+        "close-each",
+        "close-100",
+        "flat-error",
+        "reasoning-field",
+    }
 
 
 @pytest.mark.parametrize("name", sorted(QUIRKS))
@@ -82,7 +105,9 @@ def test_gzip_is_flushed_event_by_event(serve):
 def test_connections_are_closed_as_announced(serve):
     assert stream_of(serve, "close-each").headers["connection"] == "close"
     client = serve(faults=("quirk:close-100",), fresh=True)
-    headers = [client.ask("Reply with exactly: a", reasoning_effort="low").headers.get("connection") for _ in range(101)]
+    headers = [
+        client.ask("Reply with exactly: a", reasoning_effort="low").headers.get("connection") for _ in range(101)
+    ]
     assert [at for at, value in enumerate(headers) if value == "close"] == [99]
 
 

@@ -1,4 +1,6 @@
-"""Values made for schemas satisfy them, by the judgement of the jsonschema library; MFJS is told from what is outside it."""
+"""Values made for schemas satisfy them, by the judgement of the jsonschema library; MFJS is told from what is outside
+it.
+"""
 
 import json
 from typing import Any
@@ -22,7 +24,11 @@ TREE = {
 }
 BRANCHING = {
     "anyOf": [
-        {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"}}, "required": ["left", "right"]},
+        {
+            "type": "object",
+            "properties": {"left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"}},
+            "required": ["left", "right"],
+        },
         {"type": "string"},
     ]
 }
@@ -50,7 +56,11 @@ MFJS: dict[str, dict[str, Any]] = {
     "array": {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 3},
     "empty array": {"type": "array", "items": {"type": "string"}, "maxItems": 0},
     "untyped array": {"type": "array"},
-    "array of arrays": {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}, "minItems": 2}, "minItems": 1},
+    "array of arrays": {
+        "type": "array",
+        "items": {"type": "array", "items": {"type": "boolean"}, "minItems": 2},
+        "minItems": 1,
+    },
     "empty object": {"type": "object"},
     "closed object": {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False},
     "map": {"type": "object", "additionalProperties": {"type": "integer"}},
@@ -62,10 +72,17 @@ MFJS: dict[str, dict[str, Any]] = {
     },
     "odd names": {
         "type": "object",
-        "properties": {"": {"type": "string"}, "a/b": {"type": "string"}, "名字": {"type": "string"}, "a.b c": {"type": "null"}},
+        "properties": {
+            "": {"type": "string"},
+            "a/b": {"type": "string"},
+            "名字": {"type": "string"},
+            "a.b c": {"type": "null"},
+        },
         "required": ["", "名字"],
     },
-    "anyOf": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}]},
+    "anyOf": {
+        "anyOf": [{"type": "null"}, {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}]
+    },
     "reference": {"$ref": "#/$defs/node", "description": "beside it"},
     "pattern": {"type": "string", "pattern": "^[a-z]{3}-\\d{2,4}$"},
     "default": {"type": "number", "default": 1.5, "description": "x", "title": "y"},
@@ -85,7 +102,12 @@ BEYOND: dict[str, dict[str, Any]] = {
             {"properties": {"b": {"type": "integer"}}, "required": ["b"]},
         ]
     },
-    "uniqueItems": {"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}, "minItems": 3, "uniqueItems": True},
+    "uniqueItems": {
+        "type": "array",
+        "items": {"type": "string", "enum": ["a", "b", "c"]},
+        "minItems": 3,
+        "uniqueItems": True,
+    },
     "unique integers": {"type": "array", "items": {"type": "integer"}, "minItems": 4, "uniqueItems": True},
     "prefixItems": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}]},
     "minProperties": {"type": "object", "minProperties": 3},
@@ -104,18 +126,26 @@ CASES = {
     **{name: wrapped(schema, TREE if "$ref" in schema else None) for name, schema in MFJS.items()},
     "tree": wrapped({"$ref": "#/$defs/node"}, TREE),
     "branching recursion": wrapped({"$ref": "#/$defs/node"}, BRANCHING),
-    "recursion through the root": {"type": "object", "properties": {"value": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}}, "required": ["value"]},
+    "recursion through the root": {
+        "type": "object",
+        "properties": {"value": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}},
+        "required": ["value"],
+    },
     "reference into properties": {
         "type": "object",
         "properties": {"value": {"type": "string", "minLength": 2}, "other": {"$ref": "#/properties/value"}},
         "required": ["other"],
     },
     "reference into a definition's properties": wrapped(
-        {"$ref": "#/$defs/node/properties/id"}, {"type": "object", "properties": {"id": {"type": "integer", "minimum": 40}}}
+        {"$ref": "#/$defs/node/properties/id"},
+        {"type": "object", "properties": {"id": {"type": "integer", "minimum": 40}}},
     ),
     "reference into items": {
         "type": "object",
-        "properties": {"value": {"$ref": "#/properties/list/items"}, "list": {"type": "array", "items": {"type": "boolean"}}},
+        "properties": {
+            "value": {"$ref": "#/properties/list/items"},
+            "list": {"type": "array", "items": {"type": "boolean"}},
+        },
         "required": ["value"],
     },
     "empty root": {},
@@ -176,11 +206,15 @@ def test_keywords_beyond_mfjs_are_honoured_when_not_strict(kimi, name):
 
 
 MODEST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-names = st.text(alphabet="abcxyzéß名_-. ", min_size=1, max_size=6).filter(lambda name: name not in ("anyOf", "required"))
+names = st.text(alphabet="abcxyzéß名_-. ", min_size=1, max_size=6).filter(
+    lambda name: name not in ("anyOf", "required")
+)
 
 
 @st.composite
-def bounded(draw: st.DrawFn, low: str, high: str, values: st.SearchStrategy[Any], base: dict[str, Any]) -> dict[str, Any]:
+def bounded(
+    draw: st.DrawFn, low: str, high: str, values: st.SearchStrategy[Any], base: dict[str, Any]
+) -> dict[str, Any]:
     pair = sorted([draw(values), draw(values)])
     chosen = draw(st.sampled_from([(), (low,), (high,), (low, high)]))
     return {**base, **{key: pair[key == high] for key in chosen}}
@@ -188,7 +222,9 @@ def bounded(draw: st.DrawFn, low: str, high: str, values: st.SearchStrategy[Any]
 
 @st.composite
 def enums(draw: st.DrawFn) -> dict[str, Any]:
-    kind, values = draw(st.sampled_from([("string", st.text(max_size=5)), ("integer", st.integers(-9, 9)), ("boolean", st.booleans())]))
+    kind, values = draw(
+        st.sampled_from([("string", st.text(max_size=5)), ("integer", st.integers(-9, 9)), ("boolean", st.booleans())])
+    )
     return {"type": kind, "enum": draw(st.lists(values, min_size=1, max_size=4))}
 
 
@@ -203,7 +239,9 @@ def objects(draw: st.DrawFn, children: st.SearchStrategy[Any]) -> dict[str, Any]
 
 
 scalars = st.one_of(
-    st.sampled_from([{"type": "null"}, {"type": "boolean"}, {"type": ["string", "null"]}, {"$ref": "#/$defs/tree"}, {"$ref": "#"}]),
+    st.sampled_from(
+        [{"type": "null"}, {"type": "boolean"}, {"type": ["string", "null"]}, {"$ref": "#/$defs/tree"}, {"$ref": "#"}]
+    ),
     bounded("minLength", "maxLength", st.integers(0, 60), {"type": "string"}),
     bounded("minimum", "maximum", st.integers(-(2**53) + 1, 2**53 - 1), {"type": "integer"}),
     bounded("minimum", "maximum", st.floats(-1e6, 1e6).map(lambda value: round(value, 6)), {"type": "number"}),
@@ -271,7 +309,12 @@ TREE_DEF = {
         ),
         *(
             {"type": "object", key: value}
-            for key, value in (("$schema", "x"), ("patternProperties", {}), ("minProperties", 1), ("not", {"type": "null"}))
+            for key, value in (
+                ("$schema", "x"),
+                ("patternProperties", {}),
+                ("minProperties", 1),
+                ("not", {"type": "null"}),
+            )
         ),
     ],
 )
@@ -307,7 +350,11 @@ def test_a_reference_that_leads_to_no_schema_is_refused(ref):
     "schema",
     [
         {"type": "object", "properties": {"p": {"anyOf": [{"$ref": "#/properties/p"}, {"type": "string"}]}}},
-        {"type": "object", "properties": {"p": {"allOf": [{"$id": "x:y", "$ref": "#/$defs/b"}]}}, "$defs": {"b": {"type": "string"}}},
+        {
+            "type": "object",
+            "properties": {"p": {"allOf": [{"$id": "x:y", "$ref": "#/$defs/b"}]}},
+            "$defs": {"b": {"type": "string"}},
+        },
     ],
 )
 def test_a_literal_that_cannot_be_checked_is_not_used(schema):
@@ -319,7 +366,10 @@ def test_an_id_that_is_no_text_is_refused():
 
 
 def test_a_schema_without_a_finite_value_is_refused():
-    endless = wrapped({"$ref": "#/$defs/node"}, {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]})
+    endless = wrapped(
+        {"$ref": "#/$defs/node"},
+        {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]},
+    )
     assert refused(lambda schema: check_schema(schema, param="tools"), endless)
     with pytest.raises(NoValue):
         value_for(endless)
@@ -328,7 +378,17 @@ def test_a_schema_without_a_finite_value_is_refused():
 
 
 @pytest.mark.parametrize(
-    "pattern", ["^a+$", "^[A-Z]{2}\\d{3}$", "(foo|bar)baz?", "^\\w+@\\w+\\.com$", "^[^a-z]$", "^(?:ab)*c$", "\\S", "^x{2,}y{0,3}$|z"]
+    "pattern",
+    [
+        "^a+$",
+        "^[A-Z]{2}\\d{3}$",
+        "(foo|bar)baz?",
+        "^\\w+@\\w+\\.com$",
+        "^[^a-z]$",
+        "^(?:ab)*c$",
+        "\\S",
+        "^x{2,}y{0,3}$|z",
+    ],
 )
 def test_texts_for_patterns(pattern):
     import re

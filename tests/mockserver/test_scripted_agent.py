@@ -1,4 +1,6 @@
-"""An agent's turns by script: a conversation stays with the script it began, one draw decides it, and only its end is counted."""
+"""An agent's turns by script: a conversation stays with the script it began, one draw decides it, and only its end is
+counted.
+"""
 
 import json
 from typing import Any
@@ -9,10 +11,15 @@ import pytest
 from kvv.mockserver import Answer, ReferenceConfig, ReferenceServer, Reply
 
 RIGHT, WRONG = ("look", "fix", "submit"), ("look", "break", "submit")
-ENTRY = Answer(suite="agent", case="c", prompt="Mend the frobnicator.", right=Reply(turns=RIGHT), wrong=Reply(turns=WRONG))
+ENTRY = Answer(
+    suite="agent", case="c", prompt="Mend the frobnicator.", right=Reply(turns=RIGHT), wrong=Reply(turns=WRONG)
+)
 BASH = {
     "type": "function",
-    "function": {"name": "bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}},
+    "function": {
+        "name": "bash",
+        "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    },
 }
 
 
@@ -59,6 +66,8 @@ def test_a_conversation_that_ends_early_is_not_counted() -> None:
 
 
 def test_an_entry_that_is_harder_than_the_others_is_missed_more_often() -> None:
-    never = Answer(suite="agent", case="c", prompt=ENTRY.prompt, right=Reply(turns=RIGHT), wrong=Reply(turns=WRONG), ease=0.0)
+    never = Answer(
+        suite="agent", case="c", prompt=ENTRY.prompt, right=Reply(turns=RIGHT), wrong=Reply(turns=WRONG), ease=0.0
+    )
     with ReferenceServer(ReferenceConfig(accuracy=1.0, answers=(never,))) as server:
         assert tuple(episode(server, 3)) == WRONG

@@ -20,7 +20,11 @@ def capped(got: Any) -> bool:
 
 
 def test_stream_and_nonstream(serve):
-    for variation, faulted in (("stream", [True, False]), ("nonstream", [False, True]), ("stream+nonstream", [False, False])):
+    for variation, faulted in (
+        ("stream", [True, False]),
+        ("nonstream", [False, True]),
+        ("stream+nonstream", [False, False]),
+    ):
         client = serve(faults=(f"H06:{variation}",))
         assert [capped(client.ask("x", stream=stream)) for stream in (True, False)] == faulted
 
@@ -50,7 +54,11 @@ def test_one_in_n_is_exact_in_each_run_of_n_and_drawn_from_the_seed(serve):
 
 def test_variations_combine(serve, weather):
     client = serve(faults=("H06:stream+tools",))
-    seen = [capped(client.ask("x", stream=stream, **fields)) for stream in (True, False) for fields in ({}, {"tools": [weather]})]
+    seen = [
+        capped(client.ask("x", stream=stream, **fields))
+        for stream in (True, False)
+        for fields in ({}, {"tools": [weather]})
+    ]
     assert seen == [False, True, False, False]
 
 
@@ -67,14 +75,18 @@ def test_unknown_faults_and_variations_are_refused(name):
 
 @pytest.mark.parametrize("fault_id", sorted(FAULTS))
 def test_every_variation_of_every_fault_can_be_selected(fault_id):
-    ReferenceServer(ReferenceConfig(faults=(f"{fault_id}:1in3+turn2", f"{fault_id}:stream+tools", f"{fault_id}:nonstream")))
+    ReferenceServer(
+        ReferenceConfig(faults=(f"{fault_id}:1in3+turn2", f"{fault_id}:stream+tools", f"{fault_id}:nonstream"))
+    )
 
 
 async def gather(server: ReferenceServer, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     async with aiohttp.ClientSession() as session:
 
         async def one(body: dict[str, Any]) -> dict[str, Any]:
-            async with session.post(f"{server.base_url}/chat/completions", json={"model": "kimi-k3", **body}) as response:
+            async with session.post(
+                f"{server.base_url}/chat/completions", json={"model": "kimi-k3", **body}
+            ) as response:
                 return dict(await response.json())
 
         answers = await asyncio.gather(*map(one, bodies))
@@ -111,6 +123,8 @@ def test_i10_a_request_with_logprobs_is_never_answered(serve):
     client = serve(faults=("I10",), fresh=True)
     with pytest.raises(httpx.ReadTimeout):
         client.http.post(
-            "/chat/completions", json={"model": "kimi-k3", "messages": [{"role": "user", "content": "x"}], "logprobs": True}, timeout=0.2
+            "/chat/completions",
+            json={"model": "kimi-k3", "messages": [{"role": "user", "content": "x"}], "logprobs": True},
+            timeout=0.2,
         )
     assert client.ask("x").status == 200

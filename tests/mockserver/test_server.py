@@ -39,7 +39,12 @@ def test_it_stops_while_requests_hang():
 
 def test_unknown_paths_and_wrong_methods(kimi):
     root = kimi.server.base_url.removesuffix("/v1")
-    for method, path, status in (("GET", "/v1/chat/completions", 405), ("POST", "/v1/models", 405), ("GET", "/v1/nothing", 404), ("POST", "/", 404)):
+    for method, path, status in (
+        ("GET", "/v1/chat/completions", 405),
+        ("POST", "/v1/models", 405),
+        ("GET", "/v1/nothing", 404),
+        ("POST", "/", 404),
+    ):
         answer = kimi.http.request(method, root + path)
         assert answer.status_code == status
         assert answer.json()["error"]["message"]
@@ -68,7 +73,9 @@ def test_stats_over_http_equal_those_in_process(serve):
 
 def test_a_declared_body_above_the_limit_is_refused_unread(kimi):
     with socket.create_connection(("127.0.0.1", int(kimi.server.base_url.split(":")[2].split("/")[0]))) as connection:
-        connection.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {MAX_BODY + 1}\r\n\r\n".encode())
+        connection.sendall(
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {MAX_BODY + 1}\r\n\r\n".encode()
+        )
         answer = connection.recv(4096)
     assert answer.startswith(b"HTTP/1.1 413")
 
@@ -117,7 +124,9 @@ def test_a_client_that_leaves_is_not_counted(serve):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serving_in_the_foreground_ends_with_the_stats(number):
     code = "from kvv.mockserver import *; serve_forever(ReferenceConfig(faults=('C16',)))"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": ""}) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": ""}
+    ) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
         url = first.split()[2]

@@ -1,4 +1,6 @@
-"""Pictures that say in their own comment what they show: which one a question means, and how the faults of group g change it."""
+"""Pictures that say in their own comment what they show: which one a question means, and how the faults of group g
+change it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 def png(comment: bytes, side: int = 40) -> dict[str, Any]:
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
     rows = zlib.compress((b"\0" + b"\xff" * side) * side)
-    data = b"\x89PNG\r\n\x1a\n" + head + chunk(b"tEXt", b"Comment\0" + comment) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + chunk(b"tEXt", b"Comment\0" + comment)
+        + chunk(b"IDAT", rows)
+        + chunk(b"IEND", b"")
+    )
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(data).decode()}"}}
 
 
@@ -101,7 +109,15 @@ def test_the_picture_that_a_question_means(request_: ChatRequest, said: str | No
 
 @pytest.mark.parametrize(
     ("shown", "misread"),
-    [("4817", "7184"), ("2", "3"), ("99", "00"), ("red", "green"), ("grey", "red"), ("triangle", "circle"), ("x", "something else")],
+    [
+        ("4817", "7184"),
+        ("2", "3"),
+        ("99", "00"),
+        ("red", "green"),
+        ("grey", "red"),
+        ("triangle", "circle"),
+        ("x", "something else"),
+    ],
 )
 def test_a_misread_picture_shows_another_value_of_its_kind(shown: str, misread: str) -> None:
     assert sight.answer(asking(image(shown), ASK), misread=True) == misread
@@ -123,12 +139,20 @@ def content(client: Any, *parts: dict[str, Any], **fields: Any) -> str:
 @pytest.mark.parametrize("stream", [True, False])
 def test_the_endpoint_says_what_the_picture_shows(kimi: Any, stream: bool) -> None:
     assert content(kimi, shows("4817"), text(ASK), stream=stream) == "4817"
-    assert content(kimi, shows("red"), text("Which colour is the picture? Reply with one word."), stream=stream) == "red"
+    assert (
+        content(kimi, shows("red"), text("Which colour is the picture? Reply with one word."), stream=stream) == "red"
+    )
 
 
 @pytest.mark.parametrize("fault", ["G01", "G03"])
 def test_pictures_moved_to_the_front_lose_the_words_before_them(serve: Any, fault: str) -> None:
-    parts = (text("ALPHA"), shows("4817"), text("BRAVO"), shows("2953"), text("Which number does the picture after the word BRAVO show?"))
+    parts = (
+        text("ALPHA"),
+        shows("4817"),
+        text("BRAVO"),
+        shows("2953"),
+        text("Which number does the picture after the word BRAVO show?"),
+    )
     assert content(serve(), *parts) == "2953"
     assert content(serve(faults=(fault,)), *parts) == "4817"
     # the order among the pictures is kept

@@ -8,18 +8,26 @@ import pytest
 
 WEATHER = {
     "type": "function",
-    "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}},
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
 }
 SCHEMA = {
     "type": "json_schema",
-    "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}},
+    "json_schema": {
+        "name": "x",
+        "schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+    },
 }
 HISTORY = [
     {"role": "user", "content": "call get_weather"},
     {
         "role": "assistant",
         "content": "",
-        "tool_calls": [{"id": "get_weather_0", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}],
+        "tool_calls": [
+            {"id": "get_weather_0", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+        ],
     },
     {"role": "tool", "tool_call_id": "get_weather_0", "content": "sunny"},
     {"role": "user", "content": "use get_weather for Paris and for London"},
@@ -34,7 +42,13 @@ CASES: dict[str, dict[str, Any]] = {
     "schema": {"prompt": "Give me data.", "response_format": SCHEMA},
     "cut in reasoning": {"prompt": "Tell me something.", "max_tokens": 7},
     "cut in content": {"prompt": "Write 80 words", "thinking": {"type": "disabled"}, "max_tokens": 20},
-    "cut in arguments": {"prompt": "Hello.", "tools": [WEATHER], "tool_choice": "required", "thinking": {"type": "disabled"}, "max_tokens": 4},
+    "cut in arguments": {
+        "prompt": "Hello.",
+        "tools": [WEATHER],
+        "tool_choice": "required",
+        "thinking": {"type": "disabled"},
+        "max_tokens": 4,
+    },
     "stop": {"prompt": "Count from 1 to 20", "stop": ["7"]},
     "unicode": {"prompt": "Reply with exactly: 你好 world 🎉 naïve\nsecond line\ttab"},
 }
@@ -87,7 +101,9 @@ def test_deltas_hold_no_null_and_one_kind_each(got):
 
 
 def test_boundary_frame_stands_once_between_reasoning_and_the_rest(got):
-    kinds = ["boundary" if delta.get("reasoning_content") == "" else next(iter(delta), "end") for delta in got.deltas[1:]]
+    kinds = [
+        "boundary" if delta.get("reasoning_content") == "" else next(iter(delta), "end") for delta in got.deltas[1:]
+    ]
     thinks, continues = "reasoning_content" in kinds, set(kinds) & {"content", "tool_calls"}
     assert kinds.count("boundary") == (1 if thinks and continues else 0)
     if "boundary" in kinds:
@@ -170,7 +186,11 @@ def test_call_ids_go_on_over_the_turns(kimi):
 
 def test_token_ids_come_with_every_increment(kimi):
     got = kimi.ask("call get_weather", tools=[WEATHER], stream=True, stream_options={"include_internal_content": True})
-    increments = [delta for delta in got.deltas if delta.get("content") or delta.get("reasoning_content") or delta.get("tool_calls")]
+    increments = [
+        delta
+        for delta in got.deltas
+        if delta.get("content") or delta.get("reasoning_content") or delta.get("tool_calls")
+    ]
     assert increments
     for delta in increments:
         ids = delta["internal_content"]["token_ids"]
@@ -188,7 +208,9 @@ def test_continuous_usage_grows_and_reasoning_freezes_with_the_calls(kimi):
     assert completion == sorted(completion)
     assert reasoning == sorted(reasoning)
     assert running[-1] == running[-2]
-    first_call = next(at for at, frame in enumerate(got.frames) if frame["choices"] and "tool_calls" in frame["choices"][0]["delta"])
+    first_call = next(
+        at for at, frame in enumerate(got.frames) if frame["choices"] and "tool_calls" in frame["choices"][0]["delta"]
+    )
     assert set(reasoning[first_call:]) == {reasoning[-1]}
 
 

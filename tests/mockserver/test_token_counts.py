@@ -12,7 +12,11 @@ from kvv.mockserver.content.tokens import count, token_id, tokenize
 TOOLS = [
     {
         "type": "function",
-        "function": {"name": "get_weather", "description": "Look up.", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+        "function": {
+            "name": "get_weather",
+            "description": "Look up.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
     },
     {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object"}}},
 ]
@@ -43,7 +47,12 @@ CAPITAL = {
     "type": "json_schema",
     "json_schema": {
         "name": "capital_answer",
-        "schema": {"type": "object", "properties": {"capital": {"type": "boolean"}}, "required": ["capital"], "additionalProperties": False},
+        "schema": {
+            "type": "object",
+            "properties": {"capital": {"type": "boolean"}},
+            "required": ["capital"],
+            "additionalProperties": False,
+        },
     },
 }
 
@@ -52,7 +61,11 @@ CAPITAL = {
     ("texts", "fields", "published"),
     [
         (["请用 JSON 格式回答：北京是中国的首都吗？答案需要包含键 capital。"], OFF, 36),
-        (["请用 JSON 格式回答：北京是中国的首都吗？答案需要包含键 capital。"], {**OFF, "response_format": CAPITAL}, 119),
+        (
+            ["请用 JSON 格式回答：北京是中国的首都吗？答案需要包含键 capital。"],
+            {**OFF, "response_format": CAPITAL},
+            119,
+        ),
         (["你是一个简洁、准确的助手。", "你好"], OFF, 36),
         (["你是一个简洁、准确的助手。", "你好"], {}, 103),
     ],
@@ -65,7 +78,9 @@ def test_published_constants_of_whole_requests(tokens, texts, fields, published)
 
 def test_effort_notes(tokens):
     base = tokens(**OFF)
-    by_effort = {effort: tokens(thinking={"type": "enabled", "effort": effort}) - base for effort in ("low", "high", "max")}
+    by_effort = {
+        effort: tokens(thinking={"type": "enabled", "effort": effort}) - base for effort in ("low", "high", "max")
+    }
     assert by_effort == {"low": 68, "high": 68, "max": 67}
     assert tokens() - base == 67
 
@@ -90,7 +105,9 @@ def test_response_format_notes(tokens):
     base = tokens()
     assert tokens(response_format={"type": "json_object"}) - base == 47
     assert tokens(response_format={"type": "text"}) == base
-    assert tokens(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}) - base == 60 + count(wanted)
+    assert tokens(
+        response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    ) - base == 60 + count(wanted)
 
 
 def test_two_identical_user_turns_cost_eleven_and_the_text(tokens):
@@ -114,7 +131,11 @@ def test_history_counts_think_block_reasoning_calls_and_results(tokens):
     assert tokens(None, messages=[user, plain, user], **OFF) - tokens(None, messages=[user], **OFF) == 17 + 1 + 12
     thought = {**plain, "reasoning_content": "two words"}
     assert tokens(None, messages=[user, thought, user]) - tokens(None, messages=[user, plain, user]) == 2
-    call = {"id": "get_weather_0", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'}}
+    call = {
+        "id": "get_weather_0",
+        "type": "function",
+        "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'},
+    }
     calling = {"role": "assistant", "content": None, "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "get_weather_0", "content": "sunny"}
     assert tokens(None, messages=[user, calling, result]) - base == 17 + 6 + 6 + 16 + 14 + count("Paris") + 21 + 1
@@ -125,7 +146,9 @@ def test_empty_null_and_absent_content_of_a_call_count_alike(tokens, content):
     call = {"id": "f_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     user, result = {"role": "user", "content": "hi"}, {"role": "tool", "tool_call_id": "f_0", "content": "x"}
     absent = {"role": "assistant", "tool_calls": [call]}
-    assert tokens(None, messages=[user, {**absent, "content": content}, result]) == tokens(None, messages=[user, absent, result])
+    assert tokens(None, messages=[user, {**absent, "content": content}, result]) == tokens(
+        None, messages=[user, absent, result]
+    )
 
 
 def test_a_fault_that_renders_empty_text_as_parts_leaves_null_and_absent_content_alone(serve):
@@ -170,7 +193,13 @@ def test_tokens_join_back_to_the_text(text):
 
 
 @pytest.mark.parametrize(
-    "part", ["word it's, and HTTPServer 12345\n\n ok  ", "汉字标点的中国的准确的文字。", "no cut is found in-here,", "naïve Ünïcode, данные и слова "]
+    "part",
+    [
+        "word it's, and HTTPServer 12345\n\n ok  ",
+        "汉字标点的中国的准确的文字。",
+        "no cut is found in-here,",
+        "naïve Ünïcode, данные и слова ",
+    ],
 )
 def test_long_texts_are_counted_in_parts_and_yet_exactly(part):
     text = part * 20_000

@@ -73,7 +73,12 @@ def png(width: int = 40, height: int = 40) -> str:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     rows = zlib.compress(b"".join(b"\0" + b"\xff\0\0" * width for _ in range(height)))
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        + chunk(b"IDAT", rows)
+        + chunk(b"IEND", b"")
+    )
     return "data:image/png;base64," + base64.b64encode(data).decode()
 
 
@@ -93,31 +98,64 @@ FIELDS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{"temperature": value} for value in (1.1, 2.0, -0.1, 0.7, "hot", "1.0", [], {}, True)],
         [{"temperature": value} for value in (1, 1.0, 0, 0.6, None)],
     ),
-    "top_p": ([{"top_p": value} for value in (0.8, 1.5, -1, "x", [])], [{"top_p": 0.95}, {"top_p": 1}, {"top_p": None}]),
+    "top_p": (
+        [{"top_p": value} for value in (0.8, 1.5, -1, "x", [])],
+        [{"top_p": 0.95}, {"top_p": 1}, {"top_p": None}],
+    ),
     "presence_penalty": ([{"presence_penalty": value} for value in (0.5, -0.5, "a")], [{"presence_penalty": 0}]),
     "frequency_penalty": ([{"frequency_penalty": value} for value in (0.5, {})], [{"frequency_penalty": 0.0}]),
     "n": ([{"n": value} for value in (2, 0, -1, 1.5, "1", True)], [{"n": 1}, {"n": None}]),
-    "max_tokens": ([{"max_tokens": value} for value in (0, -1, 1.5, "ten", [], {}, 1_048_577)], [{"max_tokens": 5}, {"max_tokens": 1_048_576}]),
-    "max_completion_tokens": ([{"max_completion_tokens": value} for value in (0, 2.5, "x")], [{"max_completion_tokens": 5}]),
+    "max_tokens": (
+        [{"max_tokens": value} for value in (0, -1, 1.5, "ten", [], {}, 1_048_577)],
+        [{"max_tokens": 5}, {"max_tokens": 1_048_576}],
+    ),
+    "max_completion_tokens": (
+        [{"max_completion_tokens": value} for value in (0, 2.5, "x")],
+        [{"max_completion_tokens": 5}],
+    ),
     "stop": (
         [{"stop": value} for value in (5, {}, [1], list("abcdef"), "x" * 33, "", [""])],
         [{"stop": value} for value in ("a", list("abcde"), "x" * 32, [], None)],
     ),
     "stream": ([{"stream": value} for value in ("yes", 1, [])], [{"stream": False}, {"stream": True}]),
-    "stream_options": ([{"stream": True, "stream_options": value} for value in (5, [])], [{"stream": True, "stream_options": {}}]),
-    "logprobs": ([{"logprobs": 5}, {"top_logprobs": 3}, {"logprobs": True, "top_logprobs": 21}], [{"logprobs": True, "top_logprobs": 20}]),
+    "stream_options": (
+        [{"stream": True, "stream_options": value} for value in (5, [])],
+        [{"stream": True, "stream_options": {}}],
+    ),
+    "logprobs": (
+        [{"logprobs": 5}, {"top_logprobs": 3}, {"logprobs": True, "top_logprobs": 21}],
+        [{"logprobs": True, "top_logprobs": 20}],
+    ),
     "seed": ([{"seed": "a"}, {"seed": 1.5}], [{"seed": 5}, {"seed": -5}]),
     "user": ([{"user": 5}], [{"user": "me"}]),
     "unknown": ([], [{"some_new_field": {"a": 1}}, {"metadata": {"a": "b"}}, {"top_k": 20}]),
     "model": ([{"model": None}, {"model": 5}], [{}]),
     "messages": (
-        [{"messages": value} for value in (None, [], {}, "hi", ["hi"], [{}], [{"role": "robot", "content": "x"}], [{"role": 5, "content": "x"}])],
-        [{"messages": [{"role": "system", "content": "Be kind."}, user()]}, {"messages": [{"role": "assistant", "content": "hello"}]}],
+        [
+            {"messages": value}
+            for value in (
+                None,
+                [],
+                {},
+                "hi",
+                ["hi"],
+                [{}],
+                [{"role": "robot", "content": "x"}],
+                [{"role": 5, "content": "x"}],
+            )
+        ],
+        [
+            {"messages": [{"role": "system", "content": "Be kind."}, user()]},
+            {"messages": [{"role": "assistant", "content": "hello"}]},
+        ],
     ),
     "content": (
         [
             {"messages": [{"role": "user"}]},
-            *({"messages": [user(value)]} for value in (None, 5, [], [5], [{"text": "x"}], [{"type": "input_audio"}], [{"type": "text"}])),
+            *(
+                {"messages": [user(value)]}
+                for value in (None, 5, [], [5], [{"text": "x"}], [{"type": "input_audio"}], [{"type": "text"}])
+            ),
         ],
         [{"messages": [user("")]}, {"messages": [user([{"type": "text", "text": "x"}])]}],
     ),
@@ -149,33 +187,87 @@ FIELDS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
                     {"role": "tool", "tool_call_id": "f_0", "content": "x"},
                 ]
             },
-            {"messages": [user(), {"role": "assistant", "content": "x", "tool_calls": None, "reasoning_content": None, "name": None}, user()]},
-            {"messages": [user(), {"role": "assistant", "tool_calls": [PAST]}, {"role": "tool", "tool_call_id": "f_0", "content": "x"}]},
+            {
+                "messages": [
+                    user(),
+                    {"role": "assistant", "content": "x", "tool_calls": None, "reasoning_content": None, "name": None},
+                    user(),
+                ]
+            },
+            {
+                "messages": [
+                    user(),
+                    {"role": "assistant", "tool_calls": [PAST]},
+                    {"role": "tool", "tool_call_id": "f_0", "content": "x"},
+                ]
+            },
         ],
     ),
     "tool message": (
-        [{"messages": [user(), {"role": "tool", "content": "x"}]}, {"messages": [user(), {"role": "tool", "content": "x", "tool_call_id": ""}]}],
-        [{"messages": [user(), {"role": "assistant", "content": "", "tool_calls": [PAST]}, {"role": "tool", "tool_call_id": "f_0", "content": "x"}]}],
+        [
+            {"messages": [user(), {"role": "tool", "content": "x"}]},
+            {"messages": [user(), {"role": "tool", "content": "x", "tool_call_id": ""}]},
+        ],
+        [
+            {
+                "messages": [
+                    user(),
+                    {"role": "assistant", "content": "", "tool_calls": [PAST]},
+                    {"role": "tool", "tool_call_id": "f_0", "content": "x"},
+                ]
+            }
+        ],
     ),
     "tools": (
         [
             {"tools": value}
-            for value in ("x", {}, [5], [{}], [{"type": "function"}], [{"type": "web", "function": {"name": "f"}}], [tool(None)], [tool("")])
+            for value in (
+                "x",
+                {},
+                [5],
+                [{}],
+                [{"type": "function"}],
+                [{"type": "web", "function": {"name": "f"}}],
+                [tool(None)],
+                [tool("")],
+            )
         ]
         + [{"tools": [tool("a b")]}, {"tools": [tool("f", strict="yes")]}, {"tools": [tool("f", description=5)]}]
         + [{"tools": [tool(f"f{at}") for at in range(129)]}],
         [
             {"tools": value}
-            for value in (None, [], [tool()], [{"type": "function", "function": {"name": "f"}}], [tool("f", strict=False)], [tool("get-a_b")])
+            for value in (
+                None,
+                [],
+                [tool()],
+                [{"type": "function", "function": {"name": "f"}}],
+                [tool("f", strict=False)],
+                [tool("get-a_b")],
+            )
         ]
         + [{"tools": [tool(f"f{at}") for at in range(128)]}, {"tools": [tool("f"), tool("f")]}],
     ),
     "tool schema": (
         [{"tools": [tool("f", parameters=bad)]} for bad in (*BAD_SCHEMAS, 5, [], "x", {"type": "array"})]
-        + [{"tools": [tool("f", parameters={"type": "object", "properties": {"a": {"type": "string", "const": "a"}}}, strict=True)]}],
+        + [
+            {
+                "tools": [
+                    tool(
+                        "f",
+                        parameters={"type": "object", "properties": {"a": {"type": "string", "const": "a"}}},
+                        strict=True,
+                    )
+                ]
+            }
+        ],
         [
             {"tools": [tool("f", parameters=good)]}
-            for good in (None, {}, {"type": "object"}, {"type": "object", "properties": {"a": {"type": "string", "const": "a"}}})
+            for good in (
+                None,
+                {},
+                {"type": "object"},
+                {"type": "object", "properties": {"a": {"type": "string", "const": "a"}}},
+            )
         ],
     ),
     "tool_choice": (
@@ -225,20 +317,48 @@ FIELDS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     "response_format": (
         [
             {"response_format": value}
-            for value in (5, "json", {}, {"type": "xml"}, {"type": "json_schema"}, schema(name=None), schema(name=5), schema(schema=None))
+            for value in (
+                5,
+                "json",
+                {},
+                {"type": "xml"},
+                {"type": "json_schema"},
+                schema(name=None),
+                schema(name=5),
+                schema(schema=None),
+            )
         ]
         + [{"response_format": value} for value in (schema(schema=[]), schema(schema="x"), schema(strict="yes"))]
         + [{"response_format": schema(schema=bad)} for bad in BAD_SCHEMAS]
         + [{"response_format": schema(schema={**PARAMETERS, "oneOf": [PARAMETERS]}, strict=True)}],
         [
             {"response_format": value}
-            for value in (None, {"type": "text"}, {"type": "json_object"}, schema(), schema(strict=False), schema(strict=True), schema(schema={}))
+            for value in (
+                None,
+                {"type": "text"},
+                {"type": "json_object"},
+                schema(),
+                schema(strict=False),
+                schema(strict=True),
+                schema(schema={}),
+            )
         ]
         + [{"response_format": schema(schema={**PARAMETERS, "oneOf": [PARAMETERS]}, strict=False)}],
     ),
     "thinking": (
-        [{"thinking": value} for value in (5, "on", {"type": "maybe"}, {"type": "enabled", "effort": 5}, {"type": "enabled", "keep": 5})],
-        [{"thinking": value} for value in (None, {"type": "enabled"}, {"type": "disabled"}, {"type": "enabled", "keep": "all", "effort": "low"})]
+        [
+            {"thinking": value}
+            for value in (5, "on", {"type": "maybe"}, {"type": "enabled", "effort": 5}, {"type": "enabled", "keep": 5})
+        ],
+        [
+            {"thinking": value}
+            for value in (
+                None,
+                {"type": "enabled"},
+                {"type": "disabled"},
+                {"type": "enabled", "keep": "all", "effort": "low"},
+            )
+        ]
         + [{"thinking": {"type": "enabled", "effort": "unheard-of"}}],
     ),
     "reasoning_effort": ([{"reasoning_effort": 5}], [{"reasoning_effort": "low"}, {"reasoning_effort": "unheard-of"}]),
@@ -246,10 +366,21 @@ FIELDS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{"chat_template_kwargs": 5}, {"chat_template_kwargs": {"thinking": "yes"}}],
         [{"chat_template_kwargs": {"thinking": False}}],
     ),
-    "logit_bias": ([{"logit_bias": 5}, {"logit_bias": {"a": 1}}, {"logit_bias": {"1": 101}}], [{"logit_bias": {"1": 5}}, {"logit_bias": {}}]),
+    "logit_bias": (
+        [{"logit_bias": 5}, {"logit_bias": {"a": 1}}, {"logit_bias": {"1": 101}}],
+        [{"logit_bias": {"1": 5}}, {"logit_bias": {}}],
+    ),
 }
-REFUSED = [pytest.param(fields, id=f"{name}-{at}") for name, (refused, _) in FIELDS.items() for at, fields in enumerate(refused)]
-ACCEPTED = [pytest.param(fields, id=f"{name}-{at}") for name, (_, accepted) in FIELDS.items() for at, fields in enumerate(accepted)]
+REFUSED = [
+    pytest.param(fields, id=f"{name}-{at}")
+    for name, (refused, _) in FIELDS.items()
+    for at, fields in enumerate(refused)
+]
+ACCEPTED = [
+    pytest.param(fields, id=f"{name}-{at}")
+    for name, (_, accepted) in FIELDS.items()
+    for at, fields in enumerate(accepted)
+]
 
 
 def body(fields: dict[str, Any]) -> dict[str, Any]:
@@ -273,7 +404,18 @@ def test_accepted(kimi, fields):
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[]", b'"x"', b"null", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 5000 + b"1" + b"}" * 5000, b'{"model": NaN}']
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"x"',
+        b"null",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b'{"model": NaN}',
+    ],
 )
 def test_a_body_that_is_no_json_object_is_refused(kimi, raw):
     got = kimi.post(raw)
@@ -289,7 +431,10 @@ def test_a_deep_schema_is_refused_and_the_server_lives_on(kimi):
     deep = {"type": "string"}
     for _ in range(400):
         deep = {"anyOf": [deep]}
-    assert kimi.ask("x", tools=[tool("f", parameters={"type": "object", "properties": {"a": deep}})]).status in (200, 400)
+    assert kimi.ask("x", tools=[tool("f", parameters={"type": "object", "properties": {"a": deep}})]).status in (
+        200,
+        400,
+    )
     assert kimi.ask("x").status == 200
 
 
@@ -302,7 +447,9 @@ JSON = st.recursive(
         st.text(max_size=8),
         st.just("get_weather"),
     ),
-    lambda children: st.one_of(st.lists(children, max_size=3), st.dictionaries(st.sampled_from(KEYS), children, max_size=4)),
+    lambda children: st.one_of(
+        st.lists(children, max_size=3), st.dictionaries(st.sampled_from(KEYS), children, max_size=4)
+    ),
     max_leaves=8,
 )
 WHOLE: list[dict[str, Any]] = [
@@ -324,7 +471,14 @@ WHOLE: list[dict[str, Any]] = [
         "tools": [tool("f", parameters={"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}]}}})],
         "max_tokens": 90,
     },
-    {"messages": [user("x")], "response_format": schema(), "stop": ["a"], "thinking": {"type": "enabled", "effort": "low"}, "logprobs": True, "n": 1},
+    {
+        "messages": [user("x")],
+        "response_format": schema(),
+        "stop": ["a"],
+        "thinking": {"type": "enabled", "effort": "low"},
+        "logprobs": True,
+        "n": 1,
+    },
 ]
 
 
@@ -392,7 +546,9 @@ def test_thinking_effort_wins_over_reasoning_effort(kimi):
     assert length() == most
 
 
-@pytest.mark.parametrize("fields", [{"thinking": {"type": "disabled", "effort": "max"}}, {"chat_template_kwargs": {"thinking": False}}])
+@pytest.mark.parametrize(
+    "fields", [{"thinking": {"type": "disabled", "effort": "max"}}, {"chat_template_kwargs": {"thinking": False}}]
+)
 def test_disabled_thinking_gives_no_reasoning(kimi, fields):
     got = kimi.ask("Hello", **fields)
     assert "reasoning_content" not in got.body["choices"][0]["message"]

@@ -16,7 +16,14 @@ def ask_vllm(serve):
     return serve(variant="vllm").ask
 
 
-SAMPLING = [{"temperature": 2}, {"temperature": 0.3}, {"top_p": 0.5}, {"presence_penalty": -2}, {"frequency_penalty": 1.5}, {"n": 4}]
+SAMPLING = [
+    {"temperature": 2},
+    {"temperature": 0.3},
+    {"top_p": 0.5},
+    {"presence_penalty": -2},
+    {"frequency_penalty": 1.5},
+    {"n": 4},
+]
 
 
 @pytest.mark.parametrize("fields", SAMPLING)
@@ -26,7 +33,15 @@ def test_sampling_within_range_is_accepted(ask_openai, ask_vllm, fields):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"temperature": 2.1}, {"temperature": -1}, {"top_p": 1.1}, {"presence_penalty": 3}, {"n": 0}, {"temperature": "hot"}]
+    "fields",
+    [
+        {"temperature": 2.1},
+        {"temperature": -1},
+        {"top_p": 1.1},
+        {"presence_penalty": 3},
+        {"n": 0},
+        {"temperature": "hot"},
+    ],
 )
 def test_sampling_out_of_range_is_refused(ask_openai, ask_vllm, fields):
     assert ask_openai("x", **fields).status == 400
@@ -56,7 +71,12 @@ def test_openai_stream_has_no_kimi_extras(ask_openai):
 
 def test_openai_ignores_message_level_tools(ask_openai):
     tool = {"type": "function", "function": {"name": "f"}}
-    assert ask_openai(messages=[{"role": "system", "content": "Hi", "tools": [tool]}, {"role": "user", "content": "x"}]).status == 200
+    assert (
+        ask_openai(
+            messages=[{"role": "system", "content": "Hi", "tools": [tool]}, {"role": "user", "content": "x"}]
+        ).status
+        == 200
+    )
 
 
 def test_vllm_names_reasoning_in_its_own_way_and_sends_no_usage_unasked(ask_vllm):
@@ -69,7 +89,8 @@ def test_vllm_names_reasoning_in_its_own_way_and_sends_no_usage_unasked(ask_vllm
 
 
 @pytest.mark.parametrize(
-    ("fields", "thinks"), [({}, True), ({"chat_template_kwargs": {"thinking": False}}, False), ({"reasoning_effort": "none"}, False)]
+    ("fields", "thinks"),
+    [({}, True), ({"chat_template_kwargs": {"thinking": False}}, False), ({"reasoning_effort": "none"}, False)],
 )
 def test_vllm_thinks_by_template_arguments(ask_vllm, fields, thinks):
     assert bool(ask_vllm("x", **fields).message["reasoning"]) is thinks

@@ -17,7 +17,11 @@ from kvv.reporting.finalize import FORMATS
 
 def test_flags_go_over_environment_over_file_over_default(tmp_path: Path) -> None:
     (tmp_path / "kvv.toml").write_text('model = "from-file"\nbase-url = "http://file/v1"\nseed = 5\n')
-    config = load_config({"model": "from-flag"}, environ={"KVV_MODEL": "from-environment", "KVV_BASE_URL": "http://environment/v1"}, cwd=tmp_path)
+    config = load_config(
+        {"model": "from-flag"},
+        environ={"KVV_MODEL": "from-environment", "KVV_BASE_URL": "http://environment/v1"},
+        cwd=tmp_path,
+    )
     assert (config.model, config.base_url, config.seed, config.tier) == ("from-flag", "http://environment/v1", 5, None)
     assert config.origin == {"model": "flag", "base_url": "KVV_BASE_URL", "seed": "kvv.toml"}
 
@@ -71,7 +75,9 @@ def test_max_tokens_is_for_all_or_for_one_suite(tmp_path: Path) -> None:
 
 def test_extra_body_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "body.json").write_text('{"top_k": 5}')
-    assert load_config({"extra_body": f"@{tmp_path / 'body.json'}"}, environ={}, cwd=tmp_path).extra_body == {"top_k": 5}
+    assert load_config({"extra_body": f"@{tmp_path / 'body.json'}"}, environ={}, cwd=tmp_path).extra_body == {
+        "top_k": 5
+    }
 
 
 def test_keys_are_read_by_name_and_never_shown() -> None:
@@ -86,14 +92,21 @@ def test_keys_are_read_by_name_and_never_shown() -> None:
 
 @pytest.mark.parametrize(
     ("url", "loopback"),
-    [("http://127.0.0.1:8/v1", True), ("http://localhost/v1", True), ("http://[::1]:9/v1", True), ("https://api.example.com/v1", False)],
+    [
+        ("http://127.0.0.1:8/v1", True),
+        ("http://localhost/v1", True),
+        ("http://[::1]:9/v1", True),
+        ("https://api.example.com/v1", False),
+    ],
 )
 def test_loopback_endpoints_are_known(url: str, loopback: bool, tmp_path: Path) -> None:
     assert load_config({"base_url": url}, environ={}, cwd=tmp_path).loopback is loopback
 
 
 @pytest.mark.parametrize("flags", [{"api_key_env": "sk-MyRealSecret-1"}, {"judge_api_key_env": "A=B"}])
-def test_a_key_in_place_of_a_variables_name_is_refused_and_not_repeated(flags: dict[str, object], tmp_path: Path) -> None:
+def test_a_key_in_place_of_a_variables_name_is_refused_and_not_repeated(
+    flags: dict[str, object], tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="NAME of an environment variable") as error:
         load_config(flags, environ={}, cwd=tmp_path)
     assert "sk-MyRealSecret" not in str(error.value)
@@ -113,7 +126,17 @@ KEY = "sk-Sup3rSecretKey0000"
 @pytest.mark.parametrize(
     "name",
     [
-        *("Host", "host", "Content-Length", "Transfer-Encoding", "CONNECTION", "Authorization", "Content-Type", "Accept-Encoding", "Expect"),
+        *(
+            "Host",
+            "host",
+            "Content-Length",
+            "Transfer-Encoding",
+            "CONNECTION",
+            "Authorization",
+            "Content-Type",
+            "Accept-Encoding",
+            "Expect",
+        ),
         *("X Key", " X", "X:", "X\tY", "X\nY", "X\x00", "X\x7f", "X\u00e9", "(x)", '"x"'),
     ],
 )
@@ -125,7 +148,9 @@ def test_a_header_that_is_not_ours_to_set_or_can_have_no_such_name_is_refused(na
 
 @pytest.mark.parametrize("name", ["X-Api-Key", "api-key", "OpenAI-Organization", "x_y", "Cookie"])
 def test_every_other_header_may_be_sent(name: str, tmp_path: Path) -> None:
-    assert load_config({"header_env": [f"{name}=SOME_VARIABLE"]}, environ={}, cwd=tmp_path).header_env == {name: "SOME_VARIABLE"}
+    assert load_config({"header_env": [f"{name}=SOME_VARIABLE"]}, environ={}, cwd=tmp_path).header_env == {
+        name: "SOME_VARIABLE"
+    }
 
 
 def test_a_headers_value_in_place_of_its_variables_name_is_refused_and_not_repeated(tmp_path: Path) -> None:
@@ -188,14 +213,20 @@ def test_the_same_in_the_file_names_the_file(text: str, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-TEXT_OPTIONS = [name for name, field in RunConfig.model_fields.items() if "str" in str(field.annotation) and name not in ("extra_body", "origin")]
+TEXT_OPTIONS = [
+    name
+    for name, field in RunConfig.model_fields.items()
+    if "str" in str(field.annotation) and name not in ("extra_body", "origin")
+]
 
 
 @pytest.mark.parametrize("name", TEXT_OPTIONS)
 @pytest.mark.parametrize("bad", ["", "  ", "a\0b", "a\udcffb"])
 def test_no_option_takes_an_empty_text_a_nul_or_bytes_that_are_no_text(name: str, bad: str, tmp_path: Path) -> None:
     field = RunConfig.model_fields[name]
-    value: object = [f"X={bad}"] if "dict" in str(field.annotation) else [bad] if "tuple" in str(field.annotation) else bad
+    value: object = (
+        [f"X={bad}"] if "dict" in str(field.annotation) else [bad] if "tuple" in str(field.annotation) else bad
+    )
     with pytest.raises(ConfigError) as error:
         load_config({name: value}, environ={}, cwd=tmp_path)
     assert f"--{name.replace('_', '-')}" in str(error.value)

@@ -66,7 +66,9 @@ def test_all_samples_of_a_problem_lie_before_the_same_look(job: Job) -> None:
     order = list(plan.order(1))
     assert len(order) == 128
     assert {case.id for case in order} == {case.id for case in plan.parts[1]}
-    assert [case.sample for case in order[:8]] == [0] * 4 + [1] * 4, "a part that is cut short is a fair sample of itself"
+    assert [case.sample for case in order[:8]] == [0] * 4 + [1] * 4, (
+        "a part that is cut short is a fair sample of itself"
+    )
 
 
 def test_looks_end_with_whole_conversations_at_unequal_shares(job: Job) -> None:
@@ -102,7 +104,9 @@ def test_what_cannot_be_looked_at_says_why(job: Job) -> None:
 
 def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothing(job: Job) -> None:
     plan = replace(job.plan, suites=[referenced(item_of(job, "aime2025")), item_of(job, "toolcall")])
-    assert sentence(plan, RELEASE).startswith("early stop: aime2025 may end at one of 5 looks; in full: toolcall (an F1")
+    assert sentence(plan, RELEASE).startswith(
+        "early stop: aime2025 may end at one of 5 looks; in full: toolcall (an F1"
+    )
     assert obstacles(plan, RELEASE)["aime2025"] == ""
 
     def refused(plan: Any = plan, policy: Any = RELEASE, **flags: Any) -> str:
@@ -115,7 +119,9 @@ def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothin
     assert "beside --reference-base-url" in refused(reference_base_url="http://127.0.0.1:8/v1")
     assert "plans no looks (looks = 5 in a policy file" in refused(policy=RELEASE.model_copy(update={"looks": 1}))
     nothing = replace(job.plan, suites=[item_of(job, "toolcall")])
-    assert refused(plan=nothing).startswith("--early-stop: no suite of this run can be looked at before its end (toolcall: an F1")
+    assert refused(plan=nothing).startswith(
+        "--early-stop: no suite of this run can be looked at before its end (toolcall: an F1"
+    )
     with pytest.raises(ConfigError, match="needs --base-url"):
         check_early_stop(load_config({}, environ={}), RELEASE, plan)
 

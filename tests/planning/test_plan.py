@@ -67,7 +67,13 @@ def test_samples_go_round_by_round_so_that_a_cut_run_is_a_fair_sample() -> None:
 def test_the_profile_says_what_is_sent_and_flags_go_over_it() -> None:
     profile, suite = load_profile("kimi-k3"), load_suite("aime2025")
     plain = settings_for(configured(), profile, suite)
-    assert (plain.temperature, plain.top_p, plain.max_tokens, plain.samples, plain.effort) == (1.0, 0.95, 98_304, 1, "max")
+    assert (plain.temperature, plain.top_p, plain.max_tokens, plain.samples, plain.effort) == (
+        1.0,
+        0.95,
+        98_304,
+        1,
+        "max",
+    )
     assert settings_for(configured(tier="full"), profile, suite).samples == 32
     assert settings_for(configured(thinking="off"), profile, suite).temperature == 0.6
     given = settings_for(configured(temperature=0.3, max_tokens=["aime2025=7"], samples=5), profile, suite)
@@ -93,7 +99,11 @@ def test_an_expensive_run_wants_the_users_word() -> None:
 
 
 def test_a_run_of_fifty_million_tokens_wants_it_too_even_unpaid() -> None:
-    job = prepare(configured(suites=["aime2025"], data=["aime2025=fixture"], tier="full", samples=2_000, base_url="http://127.0.0.1:1/v1"))
+    job = prepare(
+        configured(
+            suites=["aime2025"], data=["aime2025=fixture"], tier="full", samples=2_000, base_url="http://127.0.0.1:1/v1"
+        )
+    )
     assert job.plan.cost is None
     with pytest.raises(ConfigError, match="M tokens"):
         guard(job)
@@ -107,7 +117,9 @@ def test_prices_come_from_the_profile_for_a_paid_endpoint_and_from_flags_over_it
     assert (given.input, given.output) == (3.0, 7.0)
 
 
-def test_a_named_endpoint_is_asked_the_profiles_default_suites_and_says_what_it_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_endpoint_is_asked_the_profiles_default_suites_and_says_what_it_skips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # no copy in the cache and no hub: what needs data is skipped
     for name, value in (("KVV_CACHE", str(tmp_path)), ("HF_HOME", str(tmp_path)), ("HF_HUB_OFFLINE", "1")):
         monkeypatch.setenv(name, value)
@@ -126,11 +138,32 @@ def test_a_limit_draws_questions_and_data_of_the_users_own_is_asked_whole() -> N
 
 
 def test_the_plan_is_one_line_a_suite_and_then_what_the_policy_could_decide(kvv_cli: Any) -> None:
-    ran = kvv_cli("plan", "params", "aime2025", "--data", "aime2025=fixture", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3")
-    assert [line.strip().split(":")[0] for line in ran.out.splitlines()] == ["plan", "params", "aime2025", "policy smoke", "aime2025"]
+    ran = kvv_cli(
+        "plan",
+        "params",
+        "aime2025",
+        "--data",
+        "aime2025=fixture",
+        "--base-url",
+        "https://api.example.com/v1",
+        "--model",
+        "kimi-k3",
+    )
+    assert [line.strip().split(":")[0] for line in ran.out.splitlines()] == [
+        "plan",
+        "params",
+        "aime2025",
+        "policy smoke",
+        "aime2025",
+    ]
     assert "about $" in ran.out
-    assert "as asked, quality is not decided (aime2025: no --reference FILE); were it, an identical vendor passes its benchmark gate" in ran.out
-    assert "policy" not in kvv_cli("plan", "params", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3").out
+    assert (
+        "as asked, quality is not decided (aime2025: no --reference FILE); were it, an identical vendor passes its"
+        " benchmark gate" in ran.out
+    )
+    assert (
+        "policy" not in kvv_cli("plan", "params", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3").out
+    )
 
 
 def official_runs(n: int, differ: int) -> list[str]:
@@ -139,18 +172,31 @@ def official_runs(n: int, differ: int) -> list[str]:
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     for run in range(n):
         scores = [float(run % 2 == 0 or i >= differ) for i in range(100)]
-        lines = [{"suite": "aime2025", "case": f"aime2025/p{i}", "samples": [{"correct": x}]} for i, x in enumerate(scores)]
+        lines = [
+            {"suite": "aime2025", "case": f"aime2025/p{i}", "samples": [{"correct": x}]} for i, x in enumerate(scores)
+        ]
         head = {"kvv_reference": 1, "model": "kimi-k3", "run_id": f"official {run}"}
         Path(f"r{run}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]), "utf-8")
     return [word for run in range(n) for word in ("--reference", f"r{run}.jsonl")]
 
 
-ASK = ("plan", "aime2025", "--data", "aime2025=p.jsonl", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3", "--json")
+ASK = (
+    "plan",
+    "aime2025",
+    "--data",
+    "aime2025=p.jsonl",
+    "--base-url",
+    "https://api.example.com/v1",
+    "--model",
+    "kimi-k3",
+    "--json",
+)
 
 
 def test_the_plans_chance_is_that_of_the_official_runs_own_scatter(kvv_cli: Any) -> None:
-    """Two runs that differ on 10 of 100: variance .05 a sample, against two official samples SE (.05 + .025)^.5 / 10 = 2.74 points; the
-    margin of 5.5 lies 2.01 of them away, 1.66 (t with 99 degrees of freedom) are needed: 64 of 100. No difference at all is nearly certain."""
+    """Two runs that differ on 10 of 100: variance .05 a sample, against two official samples SE (.05 + .025)^.5 / 10 =
+    2.74 points; the margin of 5.5 lies 2.01 of them away, 1.66 (t with 99 degrees of freedom) are needed: 64 of 100. No
+    difference at all is nearly certain."""
     quiet = json.loads(kvv_cli(*ASK, *official_runs(2, 0), "--tier", "full", "--samples", "1").out)["outlook"]
     loud = json.loads(kvv_cli(*ASK, *official_runs(2, 10), "--tier", "full", "--samples", "1").out)["outlook"]
     assert (loud["policy"], loud["undecided"], loud["questions_saved"]) == ("release-in-part", {}, None)
@@ -164,14 +210,24 @@ def test_the_plan_says_what_early_stopping_would_spare(kvv_cli: Any) -> None:
     found = json.loads(kvv_cli(*ASK, *runs, "--tier", "full", "--samples", "1", "--early-stop").out)["outlook"]
     assert 0.2 < found["questions_saved"] < 0.9
     said = kvv_cli(*ASK[:-1], *runs, "--tier", "full", "--samples", "1", "--early-stop").out
-    assert f"an identical vendor is spared about {100 * found['questions_saved']:.0f} % of the benchmarks' questions" in said
+    assert (
+        f"an identical vendor is spared about {100 * found['questions_saved']:.0f} % of the benchmarks' questions"
+        in said
+    )
     refused = kvv_cli(*ASK, "--early-stop")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "--early-stop: no suite of this run can be looked at before its end (aime2025: no per-case reference (--reference FILE))" in refused.err
+    assert (
+        "--early-stop: no suite of this run can be looked at before its end (aime2025: no per-case reference"
+        " (--reference FILE))" in refused.err
+    )
 
 
-@pytest.mark.parametrize(("tier", "policy"), [(None, "smoke"), ("smoke", "smoke"), ("nightly", "nightly"), ("full", "release")])
-def test_each_tier_is_judged_by_its_own_policy(tier: str | None, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("tier", "policy"), [(None, "smoke"), ("smoke", "smoke"), ("nightly", "nightly"), ("full", "release")]
+)
+def test_each_tier_is_judged_by_its_own_policy(
+    tier: str | None, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in (("KVV_CACHE", str(tmp_path)), ("HF_HOME", str(tmp_path)), ("HF_HUB_OFFLINE", "1")):
         monkeypatch.setenv(name, value)
     job = prepare(configured(tier=tier))
@@ -182,7 +238,11 @@ def test_each_tier_is_judged_by_its_own_policy(tier: str | None, policy: str, tm
 def test_named_suites_are_judged_by_the_tiers_margins_and_nothing_else_is_required() -> None:
     asked: dict[str, Any] = {"tier": "full", "suites": ["params"]}
     part = prepare(configured(**asked)).policy
-    assert (part.name, part.required, part.benchmark) == ("release-in-part", Required(), load_policy("release").benchmark)
+    assert (part.name, part.required, part.benchmark) == (
+        "release-in-part",
+        Required(),
+        load_policy("release").benchmark,
+    )
     assert prepare(configured(**asked, policy="release")).policy == load_policy("release")
     assert prepare(configured(tier="full"), contract_only=True).policy.name == "release-in-part"
 
@@ -203,17 +263,33 @@ def test_suites_without_a_chosen_case_are_not_part_of_the_run() -> None:
 def reference_file(folder: Path, name: str, **header: str) -> str:
     path = folder / name
     verdict = Verdict(case="toolcall/a", sample=0, outcome=Outcome.PASS, values={"triggered": 1.0})
-    case = Case(id="toolcall/a", suite="toolcall", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={})
-    write_reference(path, Header(model="m", created="2026-01-01T00:00:00Z", **{"run_id": "", **header}), [(case, verdict)])
+    case = Case(
+        id="toolcall/a",
+        suite="toolcall",
+        area=Area.ACCURACY,
+        level=Level.SHOULD,
+        requirement="",
+        source="",
+        since="",
+        inputs={},
+    )
+    write_reference(
+        path, Header(model="m", created="2026-01-01T00:00:00Z", **{"run_id": "", **header}), [(case, verdict)]
+    )
     return str(path)
 
 
-@pytest.mark.parametrize("header", [{"run_id": "20260101-x"}, {"source_sha256": "ab" * 32}, {"results_sha256": "ef" * 32}, {}])
+@pytest.mark.parametrize(
+    "header", [{"run_id": "20260101-x"}, {"source_sha256": "ab" * 32}, {"results_sha256": "ef" * 32}, {}]
+)
 def test_one_official_run_given_twice_is_counted_once(tmp_path: Path, header: dict[str, str]) -> None:
     first, copy = reference_file(tmp_path, "a.jsonl", **header), reference_file(tmp_path, "b.jsonl", **header)
     for pair in ((first, first), (first, copy)):
         read, said = _reference_files(configured(reference=pair))
-        assert (list(read), said) == ([first], (f"--reference: {first} and {pair[1]} hold the same run; it is counted once",))
+        assert (list(read), said) == (
+            [first],
+            (f"--reference: {first} and {pair[1]} hold the same run; it is counted once",),
+        )
     # the same scores, and each mark of another run: two official runs may both be right throughout
     other = reference_file(tmp_path, "c.jsonl", run_id="20260102-y", source_sha256="cd" * 32, results_sha256="12" * 32)
     read, said = _reference_files(configured(reference=(first, other, copy)))
@@ -234,7 +310,10 @@ def test_one_official_run_given_twice_is_counted_once(tmp_path: Path, header: di
 def test_a_reference_that_was_asked_otherwise_is_refused(header: dict[str, Any], words: str, tmp_path: Path) -> None:
     data = prepare(configured(suites=["toolcall"], data=["toolcall=fixture"]))
     path = tmp_path / "reference.jsonl"
-    values = [(case, Verdict(case=case.id, sample=0, outcome=Outcome.PASS, values={"triggered": 1.0})) for case in data.plan.suites[0].cases]
+    values = [
+        (case, Verdict(case=case.id, sample=0, outcome=Outcome.PASS, values={"triggered": 1.0}))
+        for case in data.plan.suites[0].cases
+    ]
     write_reference(path, Header(**{"model": "kimi-k3", "run_id": "r", "created": "", **header}), values)
     asked: dict[str, Any] = {"suites": ["toolcall"], "data": ["toolcall=fixture"], "reference": [str(path)]}
     if not words:
@@ -246,7 +325,13 @@ def test_a_reference_that_was_asked_otherwise_is_refused(header: dict[str, Any],
 
 def test_official_runs_of_different_models_are_no_two_runs_of_one(tmp_path: Path) -> None:
     first, other = reference_file(tmp_path, "a.jsonl", run_id="1"), tmp_path / "b.jsonl"
-    other.write_text(Path(first).read_text("utf-8").replace('"model": "m"', '"model": "n"').replace('"run_id": "1"', '"run_id": "2"'), "utf-8")
+    other.write_text(
+        Path(first)
+        .read_text("utf-8")
+        .replace('"model": "m"', '"model": "n"')
+        .replace('"run_id": "1"', '"run_id": "2"'),
+        "utf-8",
+    )
     with pytest.raises(ConfigError, match="of different models"):
         prepare(configured(suites=["params"], reference=[first, str(other)]))
 
@@ -255,7 +340,11 @@ def test_an_imported_recording_is_not_held_to_settings_that_nobody_sent(tmp_path
     data = load("toolcall", fixture=True)
     cases = prepare(configured(suites=["toolcall"], data=["toolcall=fixture"])).plan.suites[0].cases
     path = tmp_path / "reference.jsonl"
-    values = [(case, Verdict(case=case.id, sample=0, outcome=Outcome.PASS, values={"triggered": 1.0})) for case in cases]
-    write_reference(path, Header(model="kimi-k3", run_id="r", created="", asked={"toolcall": {"thinking": False}}), values)
+    values = [
+        (case, Verdict(case=case.id, sample=0, outcome=Outcome.PASS, values={"triggered": 1.0})) for case in cases
+    ]
+    write_reference(
+        path, Header(model="kimi-k3", run_id="r", created="", asked={"toolcall": {"thinking": False}}), values
+    )
     job = prepare_suite(configured(reference=[str(path)]), "toolcall", model="kimi-k3", dataset=data)
     assert [run.model for run in job.plan.suites[0].context.references] == ["kimi-k3"]

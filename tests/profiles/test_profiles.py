@@ -16,7 +16,16 @@ IDS = [f"{name}-{surface}" for name, surface in EVERY]
 
 
 def test_every_model_of_the_contract_has_a_profile() -> None:
-    assert set(profile_ids()) >= {"kimi-k3", "kimi-k2.6", "deepseek-v3.2", "qwen3", "glm-4.6", "minimax-m2", "gpt-oss", "openai"}
+    assert set(profile_ids()) >= {
+        "kimi-k3",
+        "kimi-k2.6",
+        "deepseek-v3.2",
+        "qwen3",
+        "glm-4.6",
+        "minimax-m2",
+        "gpt-oss",
+        "openai",
+    }
 
 
 @pytest.mark.parametrize(("name", "surface"), EVERY, ids=IDS)
@@ -39,7 +48,9 @@ def test_a_profile_loads_on_every_surface_and_its_parts_fit_together(name: str, 
 
 
 @pytest.mark.parametrize(("name", "surface"), EVERY, ids=IDS)
-def test_every_contract_suite_makes_its_cases_for_every_profile_with_ids_of_their_own(name: str, surface: Surface) -> None:
+def test_every_contract_suite_makes_its_cases_for_every_profile_with_ids_of_their_own(
+    name: str, surface: Surface
+) -> None:
     context = Context(model="some-model", profile=load_profile(name, surface), settings=Settings())
     for suite_id in suite_ids():
         suite = load_suite(suite_id)
@@ -112,7 +123,9 @@ EFFORTS = ("low", "high", "max")
 def test_thinking_with_an_effort_is_sent_as_the_public_verifier_sends_it(effort: str) -> None:
     """Its README, table `Thinking Mode Parameters`."""
     profile = load_profile("kimi-k3")
-    assert profile.thinking_body(on=True, effort=effort, mode="kimi") == {"thinking": {"type": "enabled", "keep": "all", "effort": effort}}
+    assert profile.thinking_body(on=True, effort=effort, mode="kimi") == {
+        "thinking": {"type": "enabled", "keep": "all", "effort": effort}
+    }
     kwargs = {"thinking": True, "preserve_thinking": True, "thinking_effort": effort}
     assert profile.thinking_body(on=True, effort=effort, mode="opensource") == {"chat_template_kwargs": kwargs}
     assert profile.thinking_body(on=True, effort=effort, mode="none") == {}
@@ -123,19 +136,25 @@ def test_thinking_with_an_effort_is_sent_as_the_public_verifier_sends_it(effort:
 def test_thinking_off_is_sent_without_an_effort(name: str, effort: str | None) -> None:
     profile = load_profile(name)
     assert profile.thinking_body(on=False, effort=effort, mode="kimi") == {"thinking": {"type": "disabled"}}
-    assert profile.thinking_body(on=False, effort=effort, mode="opensource") == {"chat_template_kwargs": {"thinking": False}}
+    assert profile.thinking_body(on=False, effort=effort, mode="opensource") == {
+        "chat_template_kwargs": {"thinking": False}
+    }
 
 
 def test_without_an_effort_only_the_switch_is_sent() -> None:
     """The table has keep beside an effort only; all is the default of both (contract 2.2)."""
     assert load_profile("kimi-k3").thinking_body(on=True, effort=None) == {"thinking": {"type": "enabled"}}
-    assert load_profile("kimi-k3", Surface.ENGINE).thinking_body(on=True, effort=None) == {"chat_template_kwargs": {"thinking": True}}
+    assert load_profile("kimi-k3", Surface.ENGINE).thinking_body(on=True, effort=None) == {
+        "chat_template_kwargs": {"thinking": True}
+    }
 
 
 def test_a_model_without_efforts_is_sent_the_bare_switch() -> None:
     profile = load_profile("kimi-k2.6")
     assert profile.thinking_body(on=True, effort=None) == {"thinking": {"type": "enabled"}}
-    assert load_profile("kimi-k2.6", Surface.ENGINE).thinking_body(on=True, effort=None) == {"chat_template_kwargs": {"thinking": True}}
+    assert load_profile("kimi-k2.6", Surface.ENGINE).thinking_body(on=True, effort=None) == {
+        "chat_template_kwargs": {"thinking": True}
+    }
 
 
 @pytest.mark.parametrize(
@@ -153,7 +172,9 @@ def test_a_model_without_efforts_is_sent_the_bare_switch() -> None:
         ("gpt-oss", Surface.VENDOR, True, {}),
     ],
 )
-def test_each_model_is_switched_in_its_own_way(name: str, surface: Surface, on: bool | None, body: dict[str, Any]) -> None:
+def test_each_model_is_switched_in_its_own_way(
+    name: str, surface: Surface, on: bool | None, body: dict[str, Any]
+) -> None:
     assert load_profile(name, surface).thinking_body(on=on, effort=None) == body
 
 

@@ -21,7 +21,9 @@ def planned() -> PlannedSuite:
     job = prepare(load_config({"suites": ["ocrbench"], "preset": "kvv"}, environ={}))
     (item,) = job.plan.suites
     cases: list[Case] = [replace(item.cases[0], id=f"ocrbench/{n}") for n in range(1_000)]
-    return replace(item, cases=cases, context=replace(item.context, dataset=Dataset(rows=(), origin="hub", revision="x")))
+    return replace(
+        item, cases=cases, context=replace(item.context, dataset=Dataset(rows=(), origin="hub", revision="x"))
+    )
 
 
 def asked(item: PlannedSuite, **changes: Any) -> PlannedSuite:
@@ -31,7 +33,11 @@ def asked(item: PlannedSuite, **changes: Any) -> PlannedSuite:
 def test_moonshots_own_figures_ship_for_k3() -> None:
     found = load_published("kimi-k3")
     assert found is not None
-    assert {mean.suite: (mean.value, mean.n) for mean in found.mean} == {"ocrbench": (0.89, 1_000), "mmmu_pro": (0.82, 1_730), "beam": (0.31, 700)}
+    assert {mean.suite: (mean.value, mean.n) for mean in found.mean} == {
+        "ocrbench": (0.89, 1_000),
+        "mmmu_pro": (0.82, 1_730),
+        "beam": (0.31, 700),
+    }
     assert load_published("openai") is None
 
 
@@ -41,7 +47,9 @@ def test_a_run_like_the_published_one_has_its_mean_as_reference(planned: Planned
 
 
 def test_a_run_that_asked_otherwise_has_none(planned: PlannedSuite) -> None:
-    fixture = replace(planned, context=replace(planned.context, dataset=Dataset(rows=(), origin="", revision="", fixture=True)))
+    fixture = replace(
+        planned, context=replace(planned.context, dataset=Dataset(rows=(), origin="", revision="", fixture=True))
+    )
     for profile, preset, item in (
         ("kimi-k3", "", planned),
         ("openai", "kvv", planned),

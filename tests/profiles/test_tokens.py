@@ -18,10 +18,19 @@ from kvv.profiles.token_counts import Bpe, Tokenizer, Uncountable, prompt_tokens
 
 K3 = load_profile("kimi-k3").tokens
 OFF = {"thinking": {"type": "disabled"}}
-RF: dict[str, Any] = {"messages": [{"role": "user", "content": "请用 JSON 格式回答：北京是中国的首都吗？答案需要包含键 capital。"}], **OFF}
-CAPITAL = {"type": "object", "properties": {"capital": {"type": "boolean"}}, "required": ["capital"], "additionalProperties": False}
+RF: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "请用 JSON 格式回答：北京是中国的首都吗？答案需要包含键 capital。"}],
+    **OFF,
+}
+CAPITAL = {
+    "type": "object",
+    "properties": {"capital": {"type": "boolean"}},
+    "required": ["capital"],
+    "additionalProperties": False,
+}
 CONCISE = [{"role": "system", "content": "你是一个简洁、准确的助手。"}, {"role": "user", "content": "你好"}]
-#: the public verifier's one request that holds everything; it expects 539, without the empty think block of the chat path
+#: the public verifier's one request that holds everything; it expects 539, without the empty think block of the chat
+#: path
 EVERYTHING: dict[str, Any] = {
     "messages": [
         {"role": "system", "content": "You are Kimi, a helpful assistant."},
@@ -50,9 +59,19 @@ EVERYTHING: dict[str, Any] = {
         {
             "role": "assistant",
             "content": "",
-            "tool_calls": [{"id": "call_01abc", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "北京"}'}}],
+            "tool_calls": [
+                {
+                    "id": "call_01abc",
+                    "type": "function",
+                    "function": {"name": "get_weather", "arguments": '{"city": "北京"}'},
+                }
+            ],
         },
-        {"role": "tool", "tool_call_id": "call_01abc", "content": '{"city": "北京", "temperature": 26, "condition": "晴"}'},
+        {
+            "role": "tool",
+            "tool_call_id": "call_01abc",
+            "content": '{"city": "北京", "temperature": 26, "condition": "晴"}',
+        },
         {"role": "user", "content": "请用 JSON 格式总结今天的天气，包含城市、温度、天气状况和一句话总结。"},
     ],
     "tools": [
@@ -94,7 +113,9 @@ class Words:
         return len(text.split())
 
 
-def counted(body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, thinking: bool = True, effort: str | None = "max") -> int:
+def counted(
+    body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, thinking: bool = True, effort: str | None = "max"
+) -> int:
     return prompt_tokens(body, K3, tokenizer or Words(), default_effort=effort, thinking=thinking)
 
 
@@ -112,21 +133,38 @@ def merges() -> Bpe:
     ("body", "tokens"),
     [
         (RF, 36),
-        ({**RF, "response_format": {"type": "json_schema", "json_schema": {"name": "capital_answer", "schema": CAPITAL}}}, 119),
+        (
+            {
+                **RF,
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "capital_answer", "schema": CAPITAL},
+                },
+            },
+            119,
+        ),
         ({"messages": CONCISE, **OFF}, 36),
         ({"messages": CONCISE, "reasoning_effort": "max"}, 103),
         ({"messages": [{"role": "assistant", "content": "你好"}], "reasoning_effort": "high"}, 99),
         (EVERYTHING, 545),
     ],
 )
-def test_the_published_constants_are_reproduced_with_the_models_merges(merges: Bpe, body: dict[str, Any], tokens: int) -> None:
+def test_the_published_constants_are_reproduced_with_the_models_merges(
+    merges: Bpe, body: dict[str, Any], tokens: int
+) -> None:
     assert counted(body, merges) == tokens
 
 
 def test_elements_have_the_published_overheads(merges: Bpe) -> None:
-    """contract.md 3.2: tools element 6, call get_weather #1 16, argument city/string 14, tool message get_weather #1 21."""
+    """contract.md 3.2: tools element 6, call get_weather #1 16, argument city/string 14, tool message get_weather #1
+    21.
+    """
     user = [{"role": "user", "content": "hi"}]
-    calling = {"role": "assistant", "content": "", "tool_calls": [{"id": "x", "function": {"name": "get_weather", "arguments": '{"city":"hello"}'}}]}
+    calling = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "x", "function": {"name": "get_weather", "arguments": '{"city":"hello"}'}}],
+    }
     base, call = counted({"messages": user}, merges), counted({"messages": [*user, calling]}, merges)
     assert call - base == 17 + 6 + 6 + 16 + 14 + 1
     result = {"role": "tool", "tool_call_id": "x", "content": "hello"}
@@ -142,7 +180,10 @@ def test_the_differences_of_the_contract() -> None:
     assert counted({"messages": user, "tools": tool, "tool_choice": "none"}) - base == 38
     assert counted({"messages": user, "tools": tool, "response_format": {"type": "json_object"}}) - base == 47
     assert counted({"messages": [*user, *user], "tools": tool}) - base == 12
-    by_effort = {effort: counted({"messages": user, "tools": tool, "reasoning_effort": effort}) for effort in ("low", "high", "max")}
+    by_effort = {
+        effort: counted({"messages": user, "tools": tool, "reasoning_effort": effort})
+        for effort in ("low", "high", "max")
+    }
     assert (by_effort["max"] - by_effort["high"], by_effort["low"] - by_effort["high"]) == (-1, 0)
 
 
@@ -173,7 +214,11 @@ def test_blank_reasoning_counts_as_none_and_ids_do_not_count() -> None:
         {"messages": [{"role": "tool", "tool_call_id": "lost", "content": "x"}]},
         {"messages": [], "tool_choice": {"type": "function", "function": {"name": "f"}}},
         {"messages": [], "reasoning_effort": "enormous"},
-        {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
+        {
+            "messages": [
+                {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}
+            ]
+        },
     ],
 )
 def test_what_nobody_published_is_not_counted(body: dict[str, Any]) -> None:

@@ -32,7 +32,9 @@ IDENTITY = Identity(case="c", sample=0, step=0, ask=0, purpose="probe")
 COMPLETION = Observation(shape=Shape.COMPLETION)
 
 
-def exchange(status: int | None = 200, *, fault: FaultKind | None = None, headers: dict[str, str] | None = None) -> Exchange:
+def exchange(
+    status: int | None = 200, *, fault: FaultKind | None = None, headers: dict[str, str] | None = None
+) -> Exchange:
     return Exchange(
         identity=IDENTITY,
         attempt=1,
@@ -49,7 +51,15 @@ def error(kind: str | None = None, code: str | int | None = None) -> Observation
 
 
 @pytest.mark.parametrize(
-    "kind", [FaultKind.CONNECT, FaultKind.DNS, FaultKind.FIRST_BYTE_TIMEOUT, FaultKind.IDLE_TIMEOUT, FaultKind.RESET, FaultKind.CUT]
+    "kind",
+    [
+        FaultKind.CONNECT,
+        FaultKind.DNS,
+        FaultKind.FIRST_BYTE_TIMEOUT,
+        FaultKind.IDLE_TIMEOUT,
+        FaultKind.RESET,
+        FaultKind.CUT,
+    ],
 )
 def test_transport_faults_are_unavailable_and_retried(kind: FaultKind) -> None:
     found = assess(exchange(None, fault=kind), Observation(shape=Shape.NONE))
@@ -74,7 +84,16 @@ def test_500_is_a_server_error_and_retried() -> None:
 
 @pytest.mark.parametrize(
     ("status", "reason"),
-    [(401, "auth"), (402, "no-credit"), (403, "auth"), (404, "route"), (413, "body-limit"), (451, "policy"), (302, "route"), (307, "route")],
+    [
+        (401, "auth"),
+        (402, "no-credit"),
+        (403, "auth"),
+        (404, "route"),
+        (413, "body-limit"),
+        (451, "policy"),
+        (302, "route"),
+        (307, "route"),
+    ],
 )
 def test_account_and_route_statuses_are_configuration_and_not_retried(status: int, reason: str) -> None:
     found = assess(exchange(status), error())
@@ -95,7 +114,9 @@ def test_429_of_an_empty_account_is_no_credit_and_a_busy_server_is_not() -> None
 def test_a_refusal_needs_a_json_body(status: int) -> None:
     assert assess(exchange(status), error("invalid_request_error")).standing is Standing.REFUSED
     assert assess(exchange(status), Observation(shape=Shape.NOT_JSON)).standing is Standing.NOT_A_COMPLETION
-    assert assess(exchange(status, fault=FaultKind.CUT), error("invalid_request_error")).standing is Standing.UNAVAILABLE
+    assert (
+        assess(exchange(status, fault=FaultKind.CUT), error("invalid_request_error")).standing is Standing.UNAVAILABLE
+    )
 
 
 def test_a_content_filter_is_policy_and_no_refusal() -> None:
@@ -151,10 +172,14 @@ def test_no_retry_after_value_raises_or_is_negative(value: str) -> None:
 
 
 def test_unanswered_is_inconclusive_for_the_network_fail_for_a_refusal_and_nothing_for_an_answer() -> None:
-    case = Case(id="c", suite="s", area=Area.ACCURACY, level=Level.MUST, requirement="r", source="", since="", inputs={})
+    case = Case(
+        id="c", suite="s", area=Area.ACCURACY, level=Level.MUST, requirement="r", source="", since="", inputs={}
+    )
 
     def verdict(status: int | None, observation: Observation, fault: FaultKind | None = None) -> Outcome | None:
-        found = unanswered(case, Answered(request=Request(body={}), exchange=exchange(status, fault=fault), observation=observation))
+        found = unanswered(
+            case, Answered(request=Request(body={}), exchange=exchange(status, fault=fault), observation=observation)
+        )
         return found.outcome if found else None
 
     assert verdict(None, Observation(shape=Shape.NONE), FaultKind.RESET) is Outcome.INCONCLUSIVE
@@ -179,7 +204,9 @@ def test_unanswered_is_inconclusive_for_the_network_fail_for_a_refusal_and_nothi
         ({}, Standing.REFUSED, "refused"),
     ],
 )
-def test_a_400_that_names_the_accounts_the_routes_or_the_loads_trouble_is_no_refusal(error: dict[str, str], standing: Standing, reason: str) -> None:
+def test_a_400_that_names_the_accounts_the_routes_or_the_loads_trouble_is_no_refusal(
+    error: dict[str, str], standing: Standing, reason: str
+) -> None:
     body = ErrorBody(message="no", **error)  # type: ignore[arg-type]
     found = assess(exchange(400), Observation(shape=Shape.ERROR, error=body))
     assert (found.standing, found.reason) == (standing, reason)

@@ -39,7 +39,8 @@ def test_a_finish_reason_never_sent_stays_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deltas", "answer"), [([{}], None), ([{"content": None}], None), ([{"content": ""}], ""), ([{"content": ""}, {"content": "a"}], "a")]
+    ("deltas", "answer"),
+    [([{}], None), ([{"content": None}], None), ([{"content": ""}], ""), ([{"content": ""}, {"content": "a"}], "a")],
 )
 def test_an_answer_is_none_only_when_no_content_was_sent(deltas: list[dict[str, Any]], answer: str | None) -> None:
     assert decode(*map(chunk, deltas)).first.answer == answer
@@ -55,7 +56,9 @@ def test_an_answer_is_none_only_when_no_content_was_sent(deltas: list[dict[str, 
         ([{"reasoning": None}], None, None),
     ],
 )
-def test_reasoning_is_read_from_the_first_field_that_carries_it(deltas: list[dict[str, Any]], field: str | None, text: str | None) -> None:
+def test_reasoning_is_read_from_the_first_field_that_carries_it(
+    deltas: list[dict[str, Any]], field: str | None, text: str | None
+) -> None:
     seen = decode(*map(chunk, deltas)).first
     assert (seen.reasoning_field, seen.reasoning) == (field, text)
 
@@ -87,7 +90,10 @@ def test_a_missing_tool_index_is_none_and_never_invented() -> None:
 
 
 def test_pieces_of_a_name_are_joined_as_clients_join_them() -> None:
-    seen = decode(chunk(call(index=0, id="a", name="read_file", arguments="")), chunk(call(index=0, name="read_file", arguments="{}")))
+    seen = decode(
+        chunk(call(index=0, id="a", name="read_file", arguments="")),
+        chunk(call(index=0, name="read_file", arguments="{}")),
+    )
     assert seen.tool_calls[0].name == "read_fileread_file"
 
 
@@ -98,7 +104,10 @@ def test_arguments_that_are_no_string_are_kept_as_text_and_a_deviation() -> None
 
 
 def test_a_broken_arguments_text_is_not_repaired() -> None:
-    assert decode(chunk(call(index=0, id="a", name="f", arguments='{"a": ')), chunk({}, "length")).tool_calls[0].arguments == '{"a": '
+    assert (
+        decode(chunk(call(index=0, id="a", name="f", arguments='{"a": ')), chunk({}, "length")).tool_calls[0].arguments
+        == '{"a": '
+    )
 
 
 def test_interleaved_choices_are_told_apart() -> None:
@@ -111,9 +120,16 @@ def test_usage_is_kept_by_place() -> None:
     end = chunk({}, "stop")
     end["choices"][0]["usage"] = {"prompt_tokens": 2}
     seen = decode(
-        chunk({"content": "a"}, usage={"prompt_tokens": 1}), chunk({"content": "a"}, usage=None), end, chunk(choices=[], usage={"prompt_tokens": 3})
+        chunk({"content": "a"}, usage={"prompt_tokens": 1}),
+        chunk({"content": "a"}, usage=None),
+        end,
+        chunk(choices=[], usage={"prompt_tokens": 3}),
     )
-    assert [(u.place, u.frame, u.count("prompt_tokens")) for u in seen.usage] == [("chunk", 1, 1), ("choice", 3, 2), ("summary", 4, 3)]
+    assert [(u.place, u.frame, u.count("prompt_tokens")) for u in seen.usage] == [
+        ("chunk", 1, 1),
+        ("choice", 3, 2),
+        ("summary", 4, 3),
+    ]
     assert seen.tokens("prompt_tokens") == 3
 
 
@@ -185,7 +201,12 @@ def test_a_body_is_decoded_like_its_stream() -> None:
     }
     seen = decode_body(
         orjson.dumps(
-            {"id": "x", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}], "usage": {"total_tokens": 1}}
+            {
+                "id": "x",
+                "model": "m",
+                "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+                "usage": {"total_tokens": 1},
+            }
         )
     )
     assert (seen.answer, seen.reasoning, seen.finish_reason, seen.tool_calls[0].arguments, seen.usage[0].place) == (
@@ -272,7 +293,17 @@ def test_nesting_within_the_limit_and_brackets_in_strings_are_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"9" * 5_000, b"1e999", b'{"a":' + b"9" * 25 + b"}", b'{"a":1,"a":2}', b"NaN", b'"\\ud800"', b"\x00", b'{"a":"\t"}']
+    "text",
+    [
+        b"9" * 5_000,
+        b"1e999",
+        b'{"a":' + b"9" * 25 + b"}",
+        b'{"a":1,"a":2}',
+        b"NaN",
+        b'"\\ud800"',
+        b"\x00",
+        b'{"a":"\t"}',
+    ],
 )
 def test_odd_json_never_raises(text: bytes) -> None:
     parse(text)
@@ -297,11 +328,37 @@ def test_done_is_recognised_with_blanks_only() -> None:
 
 
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3) | st.floats(), lambda inner: st.lists(inner, max_size=3), max_leaves=4
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
 )
-KEYS = ["choices", "delta", "message", "index", "content", "reasoning_content", "reasoning", "tool_calls", "function", "name", "arguments", "id",
-        "finish_reason", "usage", "logprobs", "error", "role", "type", "model", "refusal"]  # fmt: skip
-HOSTILE = st.recursive(JUNK, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4), max_leaves=25)
+KEYS = [
+    "choices",
+    "delta",
+    "message",
+    "index",
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "tool_calls",
+    "function",
+    "name",
+    "arguments",
+    "id",
+    "finish_reason",
+    "usage",
+    "logprobs",
+    "error",
+    "role",
+    "type",
+    "model",
+    "refusal",
+]
+HOSTILE = st.recursive(
+    JUNK,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=25,
+)
 
 
 @given(st.lists(HOSTILE, max_size=4))

@@ -1,4 +1,6 @@
-"""Pictures as bytes: every mode and format can be sent, KVV's re-encoding is Pillow's own, hostile bytes are one clause."""
+"""Pictures as bytes: every mode and format can be sent, KVV's re-encoding is Pillow's own, hostile bytes are one
+clause.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from kvv.protocol.images import MAX_PIXELS, Encoded, ImageError, data_url, encod
 AS_IS, KVV = PictureForm.AS_IS, PictureForm.KVV_JPEG
 
 
-def drawn(mode: str = "RGB", form: str = "PNG", *, colour: Any = None, size: tuple[int, int] = (20, 10), **how: Any) -> bytes:
+def drawn(
+    mode: str = "RGB", form: str = "PNG", *, colour: Any = None, size: tuple[int, int] = (20, 10), **how: Any
+) -> bytes:
     buffer = io.BytesIO()
     deep = mode in ("I", "F", "I;16")
     picture = Image.new(mode, size, colour) if deep else Image.new("RGB", size, colour or (200, 100, 50)).convert(mode)
@@ -41,7 +45,9 @@ def pixel(data: bytes) -> Any:
 # --- as they are -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("form", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp"), ("GIF", "image/gif")])
+@pytest.mark.parametrize(
+    ("form", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp"), ("GIF", "image/gif")]
+)
 def test_formats_that_the_api_takes_go_byte_for_byte_under_their_own_name(form: str, media: str) -> None:
     data = drawn(form=form)
     assert encoded(data, AS_IS).data == data
@@ -99,11 +105,29 @@ def test_transparent_pixels_show_what_lies_beneath_black_where_that_is_nothing()
 @pytest.mark.parametrize(
     ("mode", "form"),
     [
-        ("1", "PNG"), ("L", "PNG"), ("LA", "PNG"), ("P", "PNG"), ("RGB", "PNG"), ("RGBA", "PNG"), ("I;16", "PNG"),
-        ("CMYK", "JPEG"), ("YCbCr", "JPEG"), ("L", "JPEG"), ("PA", "TIFF"), ("CMYK", "TIFF"), ("YCbCr", "TIFF"), ("LAB", "TIFF"),
-        ("I", "TIFF"), ("F", "TIFF"), ("I;16", "TIFF"), ("LA", "TIFF"), ("RGBA", "WEBP"), ("P", "GIF"), ("P", "BMP"),
+        ("1", "PNG"),
+        ("L", "PNG"),
+        ("LA", "PNG"),
+        ("P", "PNG"),
+        ("RGB", "PNG"),
+        ("RGBA", "PNG"),
+        ("I;16", "PNG"),
+        ("CMYK", "JPEG"),
+        ("YCbCr", "JPEG"),
+        ("L", "JPEG"),
+        ("PA", "TIFF"),
+        ("CMYK", "TIFF"),
+        ("YCbCr", "TIFF"),
+        ("LAB", "TIFF"),
+        ("I", "TIFF"),
+        ("F", "TIFF"),
+        ("I;16", "TIFF"),
+        ("LA", "TIFF"),
+        ("RGBA", "WEBP"),
+        ("P", "GIF"),
+        ("P", "BMP"),
     ],
-)  # fmt: skip
+)
 def test_every_mode_can_be_sent_both_ways(mode: str, form: str) -> None:
     colour = {"I": 40_000, "I;16": 40_000, "F": 0.5}.get(mode)
     data = Image.new("LAB", (20, 10), (150, 130, 120)) if mode == "LAB" else None
@@ -118,7 +142,8 @@ def test_every_mode_can_be_sent_both_ways(mode: str, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "value", "grey"), [("I;16", 40_000, 155), ("I;16", 65_535, 255), ("I", 40_000, 155), ("I", 90, 90), ("F", 0.5, 127)]
+    ("mode", "value", "grey"),
+    [("I;16", 40_000, 155), ("I;16", 65_535, 255), ("I", 40_000, 155), ("I", 90, 90), ("F", 0.5, 127)],
 )
 def test_deep_grey_is_scaled_where_pillow_would_clip_it(mode: str, value: float, grey: int) -> None:
     found = pixel(encoded(drawn(mode, "TIFF", colour=value), KVV).data)
@@ -126,7 +151,9 @@ def test_deep_grey_is_scaled_where_pillow_would_clip_it(mode: str, value: float,
 
 
 def test_a_cmyk_jpeg_shows_its_colours() -> None:
-    assert all(abs(a - b) < 8 for a, b in zip(pixel(encoded(drawn("CMYK", "JPEG"), KVV).data), (200, 100, 50), strict=True))
+    assert all(
+        abs(a - b) < 8 for a, b in zip(pixel(encoded(drawn("CMYK", "JPEG"), KVV).data), (200, 100, 50), strict=True)
+    )
 
 
 # --- hostile bytes ---------------------------------------------------------------------------------
@@ -136,7 +163,12 @@ def png_header(width: int, height: int) -> bytes:
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        + chunk(b"IDAT", b"")
+        + chunk(b"IEND", b"")
+    )
 
 
 def said(data: bytes) -> str:
@@ -149,7 +181,9 @@ def said(data: bytes) -> str:
 @pytest.mark.parametrize(("width", "height"), [(10_000, 9_000), (60_000, 60_000), (2**31 - 1, 2**31 - 1)])
 def test_bombs_are_refused_before_a_pixel_is_decoded(width: int, height: int) -> None:
     assert width * height > MAX_PIXELS
-    assert "decompression bomb" in said(png_header(width, height)) or "cannot be decoded" in said(png_header(width, height))
+    assert "decompression bomb" in said(png_header(width, height)) or "cannot be decoded" in said(
+        png_header(width, height)
+    )
 
 
 def test_the_largest_public_picture_is_no_bomb() -> None:

@@ -32,14 +32,22 @@ def event(data: Any) -> bytes:
     return b"data: " + (data if isinstance(data, bytes) else orjson.dumps(data)) + b"\n\n"
 
 
-COMPLETE = [event(chunk({"role": "assistant", "content": ""})), event(chunk({"content": "Hi"})), event(chunk({}, "stop")), event(b"[DONE]")]
+COMPLETE = [
+    event(chunk({"role": "assistant", "content": ""})),
+    event(chunk({"content": "Hi"})),
+    event(chunk({}, "stop")),
+    event(b"[DONE]"),
+]
 BODY = orjson.dumps(
     {
-        "id": "c1", "object": "chat.completion", "created": 1, "model": "m",
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
     }
-)  # fmt: skip
+)
 
 
 def read(
@@ -100,7 +108,11 @@ def test_html_is_not_json_under_any_status_and_label(headers: list[tuple[str, st
 def test_the_first_bytes_may_come_in_any_pieces(headers: list[tuple[str, str]], split: int) -> None:
     wire = b"\n: hello\n\n" + b"".join(COMPLETE)
     received = read([wire[i : i + split] for i in range(0, len(wire), split)], headers=headers)
-    assert (received.observation.answer, received.observation.done, received.exchange.bytes_received) == ("Hi", True, len(wire))
+    assert (received.observation.answer, received.observation.done, received.exchange.bytes_received) == (
+        "Hi",
+        True,
+        len(wire),
+    )
 
 
 @pytest.mark.parametrize("wire", [b"data", b"d", b":", b" ", b"\xef\xbb", b"{", b"da"])
@@ -141,7 +153,9 @@ def test_a_close_delimited_stream_with_either_end_is_judged(chunks: list[bytes])
     assert received.exchange.fault is None
     assert rules_of(received) in (["stream/done"], ["finish/missing"])
     # after finish_reason a cut looks like a missing [DONE]
-    assert [one.level for one in received.findings] == [Level.SHOULD if one.rule == "stream/done" else Level.MUST for one in received.findings]
+    assert [one.level for one in received.findings] == [
+        Level.SHOULD if one.rule == "stream/done" else Level.MUST for one in received.findings
+    ]
 
 
 def test_a_delimited_stream_without_its_end_is_a_violation() -> None:
@@ -186,11 +200,37 @@ def test_deep_json_is_recorded_not_raised() -> None:
 
 def test_only_useful_headers_are_kept() -> None:
     useful = [
-        *("date", "x-request-id", "apim-request-id", "x-generation-id", "retry-after", "x-ratelimit-remaining-tokens", "x-msh-providerdeployid"),
-        *("cf-ray", "x-openrouter-provider", "via", "server", "content-encoding", "transfer-encoding", "content-length", "content-type"),
+        *(
+            "date",
+            "x-request-id",
+            "apim-request-id",
+            "x-generation-id",
+            "retry-after",
+            "x-ratelimit-remaining-tokens",
+            "x-msh-providerdeployid",
+        ),
+        *(
+            "cf-ray",
+            "x-openrouter-provider",
+            "via",
+            "server",
+            "content-encoding",
+            "transfer-encoding",
+            "content-length",
+            "content-type",
+        ),
     ]
-    useless = ["set-cookie", "authorization", "openai-organization", "strict-transport-security", "x-powered-by", "alt-svc"]
-    kept = kept_headers([*((name.title(), "v") for name in [*useful, *useless]), ("Location", "https://user:pw@example.org/path?key=1")])
+    useless = [
+        "set-cookie",
+        "authorization",
+        "openai-organization",
+        "strict-transport-security",
+        "x-powered-by",
+        "alt-svc",
+    ]
+    kept = kept_headers(
+        [*((name.title(), "v") for name in [*useful, *useless]), ("Location", "https://user:pw@example.org/path?key=1")]
+    )
     assert [name for name, _ in kept] == [*useful, "location"]
     assert dict(kept)["location"] == "example.org"
 
@@ -206,7 +246,9 @@ def test_frames_are_kept_on_request_up_to_the_limit() -> None:
 
 
 def test_without_keep_frames_only_objected_frames_stay() -> None:
-    received = read([*COMPLETE[:2], event(chunk({"content": "x"}, created=2)), event(chunk({"content": "\ufffd"})), *COMPLETE[2:]])
+    received = read(
+        [*COMPLETE[:2], event(chunk({"content": "x"}, created=2)), event(chunk({"content": "\ufffd"})), *COMPLETE[2:]]
+    )
     assert [frame.number for frame in received.exchange.frames] == [3, 4]
     assert {finding.frame for finding in received.findings} == {3, 4}
     assert received.exchange.frames[1].data == COMPLETE[1][6:-2].replace(b"Hi", "\ufffd".encode())
@@ -215,7 +257,9 @@ def test_without_keep_frames_only_objected_frames_stay() -> None:
 def test_upstream_names_come_from_body_and_headers() -> None:
     named = event(chunk({"content": "a"}, system_fingerprint="fp", provider="Body"))
     assert read([named], headers=[*SSE, ("x-provider", "Header")]).exchange.upstream.provider == "Body"
-    upstream = read([event(chunk({"content": "a"}, system_fingerprint="fp"))], headers=[*SSE, ("x-provider", "Header")]).exchange.upstream
+    upstream = read(
+        [event(chunk({"content": "a"}, system_fingerprint="fp"))], headers=[*SSE, ("x-provider", "Header")]
+    ).exchange.upstream
     assert (upstream.provider, upstream.system_fingerprint, upstream.model) == ("Header", "fp", "m")
 
 
@@ -223,15 +267,26 @@ def test_redaction_covers_all_that_is_kept() -> None:
     def redact(data: bytes) -> bytes:
         return data.replace(b"sk-secret", b"***")
 
-    wire = [event(chunk({"role": "assistant", "content": "your key is sk-secret"}, id="")), event({"error": {"message": "bad key sk-secret"}})]
+    wire = [
+        event(chunk({"role": "assistant", "content": "your key is sk-secret"}, id="")),
+        event({"error": {"message": "bad key sk-secret"}}),
+    ]
     received = read(wire, headers=[*SSE, ("x-request-id", "sk-secret")], keep_frames=True, redact=redact)
     assert "sk-secret" not in repr(received)
     assert "***" in received.observation.answer
 
 
 def test_timing_counts_increments_and_gaps() -> None:
-    timing = read([event(chunk({"role": "assistant", "content": ""})), *[event(chunk({"content": "x"}))] * 101, *COMPLETE[2:]]).exchange.timing
-    assert (timing.first_byte_ms, timing.first_token_ms, timing.increments, timing.max_gap_ms, timing.total_ms) == (0.0, 1.0, 101, 1.0, 99.0)
+    timing = read(
+        [event(chunk({"role": "assistant", "content": ""})), *[event(chunk({"content": "x"}))] * 101, *COMPLETE[2:]]
+    ).exchange.timing
+    assert (timing.first_byte_ms, timing.first_token_ms, timing.increments, timing.max_gap_ms, timing.total_ms) == (
+        0.0,
+        1.0,
+        101,
+        1.0,
+        99.0,
+    )
     assert timing.itl_p50_ms == pytest.approx(1.0, rel=0.03)
     assert timing.itl_p99_ms == pytest.approx(1.0, rel=0.03)
 
@@ -245,7 +300,16 @@ def test_a_long_stream_costs_its_text_and_little_more() -> None:
     frame = event(chunk({"content": " word"}))
     tracemalloc.start()
     rules = rules_for(OPENAI, STREAMED)
-    reader = Reader(identity=IDENTITY, attempt=1, request=STREAMED, started="t", rules=rules, keep_frames=False, limits=Limits(), redact=None)
+    reader = Reader(
+        identity=IDENTITY,
+        attempt=1,
+        request=STREAMED,
+        started="t",
+        rules=rules,
+        keep_frames=False,
+        limits=Limits(),
+        redact=None,
+    )
     reader.head(200, SSE)
     reader.feed(COMPLETE[0], 0.0)
     for number in range(20_000):
@@ -259,7 +323,24 @@ def test_a_long_stream_costs_its_text_and_little_more() -> None:
 # --- the fast way is the long way ------------------------------------------------------------------
 
 TEXT = st.sampled_from(
-    ["a", " b", "", "é", "月", "\ufffd", "<|end_of_msg|>", "<|end_", "of_msg|>", "<think>", "</think>", '"', "\\", "\n", "```", "x" * 50]
+    [
+        "a",
+        " b",
+        "",
+        "é",
+        "月",
+        "\ufffd",
+        "<|end_of_msg|>",
+        "<|end_",
+        "of_msg|>",
+        "<think>",
+        "</think>",
+        '"',
+        "\\",
+        "\n",
+        "```",
+        "x" * 50,
+    ]
 )
 DELTA = st.one_of(
     st.builds(lambda t: {"content": t}, TEXT),
@@ -268,7 +349,9 @@ DELTA = st.one_of(
     st.builds(lambda t: {"content": t, "tool_calls": None}, TEXT),
     st.builds(lambda t, i: {"tool_calls": [{"index": i, "function": {"arguments": t}}]}, TEXT, st.integers(0, 1)),
     st.builds(
-        lambda t, i: {"tool_calls": [{"index": i, "id": f"f_{i}", "type": "function", "function": {"name": "f", "arguments": t}}]},
+        lambda t, i: {
+            "tool_calls": [{"index": i, "id": f"f_{i}", "type": "function", "function": {"name": "f", "arguments": t}}]
+        },
         TEXT,
         st.integers(0, 1),
     ),
@@ -276,10 +359,27 @@ DELTA = st.one_of(
     st.just({}),
 )
 TOP = st.sampled_from(
-    [{}, {}, {}, {}, {"id": "c2"}, {"usage": None}, {"usage": {"completion_tokens": 1}}, {"created": 2}, {"model": "n"}, {"x": "y"}]
+    [
+        {},
+        {},
+        {},
+        {},
+        {"id": "c2"},
+        {"usage": None},
+        {"usage": {"completion_tokens": 1}},
+        {"created": 2},
+        {"model": "n"},
+        {"x": "y"},
+    ]
 )
 FINISH = st.sampled_from([None] * 8 + ["stop", "tool_calls"])
-RUN = st.builds(lambda delta, finish, top, times: [event(chunk(delta, finish, **top))] * times, DELTA, FINISH, TOP, st.integers(1, 90))
+RUN = st.builds(
+    lambda delta, finish, top, times: [event(chunk(delta, finish, **top))] * times,
+    DELTA,
+    FINISH,
+    TOP,
+    st.integers(1, 90),
+)
 TEXTS = st.builds(
     lambda texts, field: [event(chunk({field: text})) for text in texts],
     st.lists(TEXT, max_size=12),
@@ -287,13 +387,20 @@ TEXTS = st.builds(
 )
 ODD = st.sampled_from(
     [
-        event(b"[DONE]"), event(b"{"), b": c\n\n", b"event: e\n" + event(chunk({"content": "a"})), event({"error": {"message": "m"}}),
-        event(chunk({"content": "a"})).replace(b'"a"', b'"\\ud800"'), event(chunk({"content": "a"})).replace(b'"a"', b'"a","content":"b"'),
-        event(chunk({"content": "a"})).replace(b'"a"', b'"\xff"'), event(chunk({"content": "a"})).replace(b'"a"', b'"a","b":"c"'),
-        event(chunk({"content": "a"})).replace(b'"a"', b"null"), event(chunk({"content": "a"})).replace(b'"a"', b'"a"  '),
+        event(b"[DONE]"),
+        event(b"{"),
+        b": c\n\n",
+        b"event: e\n" + event(chunk({"content": "a"})),
+        event({"error": {"message": "m"}}),
+        event(chunk({"content": "a"})).replace(b'"a"', b'"\\ud800"'),
+        event(chunk({"content": "a"})).replace(b'"a"', b'"a","content":"b"'),
+        event(chunk({"content": "a"})).replace(b'"a"', b'"\xff"'),
+        event(chunk({"content": "a"})).replace(b'"a"', b'"a","b":"c"'),
+        event(chunk({"content": "a"})).replace(b'"a"', b"null"),
+        event(chunk({"content": "a"})).replace(b'"a"', b'"a"  '),
         event(chunk({"content": "a"})).replace(b'"content":', b'"content" : '),
     ]
-).map(lambda data: [data])  # fmt: skip
+).map(lambda data: [data])
 STREAMS = st.lists(RUN | TEXTS | ODD, max_size=8).map(lambda runs: [data for run in runs for data in run])
 KIMI = load_profile("kimi-k3")
 NESTED = Markers(special=("<|end", "<|end_of"), tools=("<|end_of_msg|>",), think=("<think>", "</think>"))
@@ -304,7 +411,10 @@ TOOLS = [{"type": "function", "function": {"name": "f"}}]
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(stream=STREAMS, profile=st.sampled_from(PROFILES), n=st.integers(1, 2), joined=st.integers(1, 40))
 def test_the_fast_way_equals_the_long_way(stream: list[bytes], profile: Profile, n: int, joined: int) -> None:
-    request = Request(body={"model": "m", "n": n, "tools": TOOLS, "stream": True, "stream_options": {"include_usage": True}}, stream=True)
+    request = Request(
+        body={"model": "m", "n": n, "tools": TOOLS, "stream": True, "stream_options": {"include_usage": True}},
+        stream=True,
+    )
     reads = [b"".join(stream[i : i + joined]) for i in range(0, len(stream), joined)]
 
     def run(chunks: list[bytes], **options: Any) -> tuple[Any, ...]:

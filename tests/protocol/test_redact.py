@@ -46,7 +46,10 @@ def test_no_form_of_the_key_survives(key: str, before: str, after: str, form: st
     assert MARK.encode() in clean
 
 
-@given(key=st.text(string.ascii_letters + string.digits + "-_", min_size=6, max_size=60), user=st.text(string.ascii_lowercase, max_size=7))
+@given(
+    key=st.text(string.ascii_letters + string.digits + "-_", min_size=6, max_size=60),
+    user=st.text(string.ascii_lowercase, max_size=7),
+)
 def test_base64_of_user_and_key_is_hidden_at_every_alignment(key: str, user: str) -> None:
     assume(len(set(key)) > 4 and not set(key) & set(user) and key.lower() not in PLACEHOLDERS and key not in MARK)
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -69,7 +72,9 @@ def test_text_without_a_secret_comes_back_as_the_same_object(text: str) -> None:
 
 def test_json_stays_json() -> None:
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}. Check it."}})
-    assert json.loads(Redactor([KEY]).text(body)) == {"error": {"message": f"Incorrect API key provided: {MARK}. Check it."}}
+    assert json.loads(Redactor([KEY]).text(body)) == {
+        "error": {"message": f"Incorrect API key provided: {MARK}. Check it."}
+    }
 
 
 def test_a_bearer_token_is_hidden_and_the_scheme_stays() -> None:
@@ -92,7 +97,14 @@ def test_the_longer_of_two_keys_is_hidden_whole() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("the kvv1 key", f"the {MARK} key"), ("kvv1", MARK), ('"kvv1"', f'"{MARK}"'), ("kvv12", "kvv12"), ("akvv1", "akvv1"), ("x-kvv1", "x-kvv1")],
+    [
+        ("the kvv1 key", f"the {MARK} key"),
+        ("kvv1", MARK),
+        ('"kvv1"', f'"{MARK}"'),
+        ("kvv12", "kvv12"),
+        ("akvv1", "akvv1"),
+        ("x-kvv1", "x-kvv1"),
+    ],
 )
 def test_a_short_secret_is_hidden_only_as_a_whole_token(text: str, expected: str) -> None:
     assert Redactor(["kvv1"]).text(text) == expected
@@ -152,7 +164,12 @@ WAYS = {
 ONE_KEY = st.text(string.ascii_letters + string.digits + "-_./+=~:", min_size=8, max_size=60)
 
 
-@given(key=ONE_KEY, ways=st.lists(st.sampled_from(sorted(WAYS)), min_size=1, max_size=8), before=st.text(max_size=20), at=st.integers(0, 40_000))
+@given(
+    key=ONE_KEY,
+    ways=st.lists(st.sampled_from(sorted(WAYS)), min_size=1, max_size=8),
+    before=st.text(max_size=20),
+    at=st.integers(0, 40_000),
+)
 def test_no_mix_of_plain_and_escaped_characters_survives(key: str, ways: list[str], before: str, at: int) -> None:
     assume(len(set(key)) > 4 and key.lower() not in PLACEHOLDERS and key not in MARK)
     written = "".join(WAYS[ways[number % len(ways)]](character) for number, character in enumerate(key))
@@ -182,7 +199,9 @@ def test_base64_with_its_own_signs_escaped_is_hidden(ways: list[str]) -> None:
     assert written[:12] not in clean
 
 
-@pytest.mark.parametrize("text", ["100% of \\u003cthis\\u003e &#115;&#107; is %73%6B no key", "\\u0073\\u006b-liv", "%", "&#", "\\u00"])
+@pytest.mark.parametrize(
+    "text", ["100% of \\u003cthis\\u003e &#115;&#107; is %73%6B no key", "\\u0073\\u006b-liv", "%", "&#", "\\u00"]
+)
 def test_escapes_that_are_no_key_are_left_as_they_are(text: str) -> None:
     assert Redactor([KEY]).text(text) is text
     assert Redactor([KEY]).data(text.encode()) == text.encode()

@@ -47,7 +47,9 @@ def test_events_are_those_of_the_standard(text: bytes, expected: list[bytes]) ->
     assert events(text) == expected
 
 
-@pytest.mark.parametrize(("text", "left"), [(b"data: a\n", b"a"), (b"data: a", b"data: a"), (b"data: a\n\n", b""), (b": c\n", b"")])
+@pytest.mark.parametrize(
+    ("text", "left"), [(b"data: a\n", b"a"), (b"data: a", b"data: a"), (b"data: a\n\n", b""), (b": c\n", b"")]
+)
 def test_an_unterminated_event_is_remembered_not_dispatched(text: bytes, left: bytes) -> None:
     stream = EventStream()
     assert [*stream.feed(text, 0.0), *stream.finish(0.0)] == [] or left == b""
@@ -67,7 +69,12 @@ def test_an_event_named_body_is_not_mistaken_for_a_body() -> None:
 
 @pytest.mark.parametrize(
     "chunks",
-    [[b"data: " + b"a" * 101 + b"\n\n"], [b"data: ", *[b"a"] * 101], [b"data: aaaaaaaaaa\n"] * 12, [b": " + b"a" * 300 + b"\n"]],
+    [
+        [b"data: " + b"a" * 101 + b"\n\n"],
+        [b"data: ", *[b"a"] * 101],
+        [b"data: aaaaaaaaaa\n"] * 12,
+        [b": " + b"a" * 300 + b"\n"],
+    ],
     ids=["line", "bytes", "lines", "comment"],
 )
 def test_an_oversized_event_sets_overflow_and_ends_reading(chunks: list[bytes]) -> None:
@@ -105,7 +112,9 @@ ENDING = st.sampled_from([b"\n", b"\r\n", b"\r", b"\n\n"])
 
 
 @given(lines=st.lists(st.tuples(LINE, ENDING), max_size=12), cuts=st.lists(st.integers(0, 120), max_size=8), tail=LINE)
-def test_any_split_gives_the_same_events_and_counts(lines: list[tuple[bytes, bytes]], cuts: list[int], tail: bytes) -> None:
+def test_any_split_gives_the_same_events_and_counts(
+    lines: list[tuple[bytes, bytes]], cuts: list[int], tail: bytes
+) -> None:
     text = b"".join(line + ending for line, ending in lines) + tail
 
     def run(chunks: list[bytes]) -> object:

@@ -32,7 +32,15 @@ Q = Quantiles(n=120, p50=210.5, p90=480.0, p99=900.25)
 
 
 def judged(
-    case_id: str, suite: str, outcome: Outcome, *, level: Level = Level.MUST, area: Area = Area.DECODING, text: str = "", sample: int = 0, **more: Any
+    case_id: str,
+    suite: str,
+    outcome: Outcome,
+    *,
+    level: Level = Level.MUST,
+    area: Area = Area.DECODING,
+    text: str = "",
+    sample: int = 0,
+    **more: Any,
 ) -> tuple[Case, Verdict]:
     case = Case(
         id=case_id,
@@ -46,7 +54,11 @@ def judged(
         sample=sample,
     )
     values = more.pop("values", {})
-    evidence = (Pointer(exchange=f"{case_id}#0/0.0.probe", frame=3, excerpt=text or "data: {}"),) if outcome is Outcome.FAIL else ()
+    evidence = (
+        (Pointer(exchange=f"{case_id}#0/0.0.probe", frame=3, excerpt=text or "data: {}"),)
+        if outcome is Outcome.FAIL
+        else ()
+    )
     verdict = Verdict(
         case=case_id,
         sample=sample,
@@ -66,11 +78,17 @@ class Views:
     judged = staticmethod(judged)
 
     @staticmethod
-    def make(text: str = "", *, extra: Iterable[tuple[Case, Verdict]] = (), passing: int = 3, policy: Policy | None = None) -> RunView:
-        policy = policy or Policy.model_validate({"name": "test", "benchmark": [{"suite": "ocrbench", "key": "score", "margin": 0.05}]})
+    def make(
+        text: str = "", *, extra: Iterable[tuple[Case, Verdict]] = (), passing: int = 3, policy: Policy | None = None
+    ) -> RunView:
+        policy = policy or Policy.model_validate(
+            {"name": "test", "benchmark": [{"suite": "ocrbench", "key": "score", "margin": 0.05}]}
+        )
         digest = policy.sha256
         # not through validation: hostile text gets there from files as well
-        waiver = Waiver.model_construct(case="params/top-p", reason=text or "by design", owner=text or "ops", issue=text, expires=TODAY)
+        waiver = Waiver.model_construct(
+            case="params/top-p", reason=text or "by design", owner=text or "ops", issue=text, expires=TODAY
+        )
         policy = policy.model_copy(update={"waiver": (waiver,)})
         suites = (
             SuiteRun(id="params", kind=SuiteKind.GATE, title="Decoding parameters"),
@@ -106,7 +124,15 @@ class Views:
         for i in range(90):
             groups.add(text or "vqa", float(i % 9 > 0))
         stats = [
-            mean_stat("ocrbench", "accuracy", answers, key="score", primary=True, breakdown=groups.table(), comparability={"sampling": text or "T=1"})
+            mean_stat(
+                "ocrbench",
+                "accuracy",
+                answers,
+                key="score",
+                primary=True,
+                breakdown=groups.table(),
+                comparability={"sampling": text or "T=1"},
+            )
         ]
         findings = [
             FindingGroup(
@@ -121,8 +147,16 @@ class Views:
                 causes=(text or "f1",),
             )
         ]
-        reference = ReferenceRun(name=text or "official", model="m", cases={f"ocrbench/q{i}": [{"score": float(i % 8 > 0)}] for i in range(90)})
-        decision = decide(collector, Evidence(stats=stats, findings=findings, references={"ocrbench": [reference]}), np.random.default_rng(0))
+        reference = ReferenceRun(
+            name=text or "official",
+            model="m",
+            cases={f"ocrbench/q{i}": [{"score": float(i % 8 > 0)}] for i in range(90)},
+        )
+        decision = decide(
+            collector,
+            Evidence(stats=stats, findings=findings, references={"ocrbench": [reference]}),
+            np.random.default_rng(0),
+        )
         return RunView(
             run=RunFacts(
                 run_id=text or "20260301T120000-v-m-abc",
@@ -134,7 +168,10 @@ class Views:
                 preset="kvv",
             ),
             endpoint=Endpoint(
-                base_url=text or "https://api.example.org/v1", model=text or "kimi-k3", vendor=text or "example", upstreams={text or "self": 200}
+                base_url=text or "https://api.example.org/v1",
+                model=text or "kimi-k3",
+                vendor=text or "example",
+                upstreams={text or "self": 200},
             ),
             profile="kimi-k3",
             surface="vendor",
@@ -143,14 +180,29 @@ class Views:
             decision=decision,
             checks=tuple(
                 CheckRow.under(
-                    policy, TODAY, c, v, request=text or '{"temperature": 2}', answer=text or "200", expected=text or "400", curl=text or "curl ..."
+                    policy,
+                    TODAY,
+                    c,
+                    v,
+                    request=text or '{"temperature": 2}',
+                    answer=text or "200",
+                    expected=text or "400",
+                    curl=text or "curl ...",
                 )
                 for c, v in verdicts
             ),
             traffic=Traffic(
-                requests=210, attempts=215, retried=5, first_try_success=0.98, status={"200": 205, text or "429": 5}, prompt_tokens=9, cost=1.25
+                requests=210,
+                attempts=215,
+                retried=5,
+                first_try_success=0.98,
+                status={"200": 205, text or "429": 5},
+                prompt_tokens=9,
+                cost=1.25,
             ),
-            timing=TimingView(ttft_ms=Q, by_prompt_tokens=(PromptTier(low=0, high=1000, ttft_ms=Q),), itl_ms=Q, output_tps=Q, e2e_ms=Q),
+            timing=TimingView(
+                ttft_ms=Q, by_prompt_tokens=(PromptTier(low=0, high=1000, ttft_ms=Q),), itl_ms=Q, output_tps=Q, e2e_ms=Q
+            ),
             trouble=text,
             events=(RunEvent(at="2026-03-01T12:01:00Z", kind=text or "pause", message=text or "429"),),
         )

@@ -1,4 +1,6 @@
-"""Whatever a model or a server sends, each report stays what it is: it parses, nothing escapes, nothing grows without bound."""
+"""Whatever a model or a server sends, each report stays what it is: it parses, nothing escapes, nothing grows without
+bound.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from kvv.reporting import csv as csv_report
 from kvv.reporting import github, html, junit, leaderboard, markdown, text
 from kvv.reporting import json as json_report
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads(files("kvv.reporting").joinpath("report.schema.json").read_text("utf-8")))
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads(files("kvv.reporting").joinpath("report.schema.json").read_text("utf-8"))
+)
 XSD = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
 
 PAYLOADS = [
@@ -45,11 +49,16 @@ PAYLOADS = [
     '=HYPERLINK("http://x")',
 ]
 hostile = st.one_of(
-    st.sampled_from(PAYLOADS), st.text(max_size=60), st.text(alphabet=st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Co"]), max_size=20)
+    st.sampled_from(PAYLOADS),
+    st.text(max_size=60),
+    st.text(alphabet=st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Co"]), max_size=20),
 )
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
-#: what no person should be shown raw: controls (but tab and newline), bidi and zero-width characters, surrogates, line separators
+#: what no person should be shown raw: controls (but tab and newline), bidi and zero-width characters, surrogates, line
+#: separators
 RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]")
 
 
@@ -141,7 +150,10 @@ def test_markdown_holds_no_html_link_or_table_from_outside(views: Any, payload: 
     prose = "\n".join(outside)
     assert not re.search(r"<|\]\(|@everyone", prose)
     shown = page(MARKDOWN.render(out))
-    assert shown.tags.keys() <= {*("h1", "h2", "h3", "h4", "p", "strong", "ul", "li", "pre", "code"), *("table", "thead", "tbody", "tr", "th", "td")}
+    assert shown.tags.keys() <= {
+        *("h1", "h2", "h3", "h4", "p", "strong", "ul", "li", "pre", "code"),
+        *("table", "thead", "tbody", "tr", "th", "td"),
+    }
     assert not shown.links
     assert shown.tags["h1"] == 1
 
@@ -154,7 +166,16 @@ def test_csv_has_one_row_a_metric_and_no_formula(views: Any, payload: str) -> No
 
 
 @pytest.mark.parametrize(
-    "render", [html.render, json_report.render, junit.render, markdown.render, text.render, csv_report.render, leaderboard.render]
+    "render",
+    [
+        html.render,
+        json_report.render,
+        junit.render,
+        markdown.render,
+        text.render,
+        csv_report.render,
+        leaderboard.render,
+    ],
 )
 def test_ten_megabyte_texts_are_bounded(views: Any, render: Any) -> None:
     out = render(views.make("<b>\x1b" + "A" * 10_000_000))
@@ -218,7 +239,19 @@ def test_a_cell_is_shown_as_the_line_that_it_is(value: str) -> None:
     want = " ".join(plain(value).split())
     for before, after in (("| x |\n|---|\n| ", " |"), ("", ""), ("- ", ""), ("## ", " ##"), ("**", " end**")):
         rendered = MARKDOWN.render(f"{before}{cell(value)}{after}\n")
-        found = page(rendered).tags.keys() - {"table", "thead", "tbody", "tr", "th", "td", "p", "ul", "li", "h2", "strong"}
+        found = page(rendered).tags.keys() - {
+            "table",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "p",
+            "ul",
+            "li",
+            "h2",
+            "strong",
+        }
         assert not found, rendered
         if before in ("", "- "):
             assert " ".join(unescape(re.sub(r"</?(?:p|ul|li)>", "", rendered)).split()) == want

@@ -1,4 +1,6 @@
-"""The HTML report in a real browser, over the DevTools protocol: filter, deep links, dark mode, phone width, and nothing injected runs."""
+"""The HTML report in a real browser, over the DevTools protocol: filter, deep links, dark mode, phone width, and
+nothing injected runs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from kvv.rendering.document import Chart, Document, Estimate, Excerpt, Mark, Sec
 from kvv.rendering.document import html as document_html
 from kvv.reporting import html
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
@@ -68,8 +72,17 @@ class Tab:
 
 def drive(folder: Path, script: Callable[[Tab], Awaitable[None]]) -> Tab:
     async def session() -> Tab:
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={folder / 'profile'}", "about:blank"]
-        process = await asyncio.create_subprocess_exec(str(CHROMIUM), *flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={folder / 'profile'}",
+            "about:blank",
+        ]
+        process = await asyncio.create_subprocess_exec(
+            str(CHROMIUM), *flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             port_file = folder / "profile" / "DevToolsActivePort"
             for _ in range(600):
@@ -109,7 +122,9 @@ def test_filter_deep_link_dark_mode_and_phone_width(views: Any, tmp_path: Path) 
         found["opened"] = await tab.js("document.getElementById('case-params/too-hot').open")
         # below the filter, which stays on top of the page
         top = "document.getElementById('case-params/too-hot').getBoundingClientRect().top"
-        found["near"] = await tab.js(f"{top} >= document.querySelector('.filterbar').getBoundingClientRect().bottom - 1 && {top} < innerHeight")
+        found["near"] = await tab.js(
+            f"{top} >= document.querySelector('.filterbar').getBoundingClientRect().bottom - 1 && {top} < innerHeight"
+        )
         # a case that is no failure stands in a closed list; one that is not in the file is said to be missing
         await tab.js("location.hash = '#case-params/n17'")
         await asyncio.sleep(0.1)
@@ -117,10 +132,15 @@ def test_filter_deep_link_dark_mode_and_phone_width(views: Any, tmp_path: Path) 
         await tab.js("location.hash = '#case-params/nowhere'")
         await asyncio.sleep(0.1)
         found["missing"] = await tab.js("document.getElementById('hits').textContent")
-        await tab.js("const b = document.getElementById('filter'); b.value = 'TOO-HOT not-refused'; b.dispatchEvent(new Event('input'))")
+        await tab.js(
+            "const b = document.getElementById('filter'); b.value = 'TOO-HOT not-refused'; b.dispatchEvent(new"
+            " Event('input'))"
+        )
         await asyncio.sleep(0.4)
         found["hits"] = await tab.js("document.getElementById('hits').textContent")
-        found["shown"] = await tab.js("[...document.querySelectorAll('details.case.row')].filter(e => !e.hidden).length")
+        found["shown"] = await tab.js(
+            "[...document.querySelectorAll('details.case.row')].filter(e => !e.hidden).length"
+        )
         await tab.js("b.value = ''; b.dispatchEvent(new Event('input'))")
         await asyncio.sleep(0.4)
         found["all"] = await tab.js("document.querySelectorAll('.row[hidden]').length")
@@ -162,7 +182,9 @@ def test_nothing_injected_runs_or_loads(views: Any, tmp_path: Path, payload: str
         await tab.js("document.querySelectorAll('details').forEach(d => d.open = true)")
         await asyncio.sleep(0.1)
         found["owned"] = await tab.js("typeof window.owned")
-        found["tags"] = await tab.js("document.querySelectorAll('iframe, img, object, embed').length + document.scripts.length")
+        found["tags"] = await tab.js(
+            "document.querySelectorAll('iframe, img, object, embed').length + document.scripts.length"
+        )
 
     tab = drive(tmp_path, script)
     assert found == {"owned": "undefined", "tags": 1}
@@ -172,7 +194,9 @@ def test_nothing_injected_runs_or_loads(views: Any, tmp_path: Path, payload: str
 
 def test_a_document_filters_fits_a_phone_and_runs_nothing_injected(tmp_path: Path) -> None:
     payload = "<script>window.owned = 1</script><img src=http://127.0.0.1:9/x onerror='window.owned=1'>"
-    points = tuple((f"2026-03-{i:02}", Estimate(value=0.9 - 0.01 * i, low=0.8 - 0.01 * i, high=0.95, n=9)) for i in range(1, 20))
+    points = tuple(
+        (f"2026-03-{i:02}", Estimate(value=0.9 - 0.01 * i, low=0.8 - 0.01 * i, high=0.95, n=9)) for i in range(1, 20)
+    )
     chart = Chart(title=payload, unit=Unit.SHARE, points=points, marks=(Mark(index=7, text=payload),))
     rows = tuple((f"case-{i} {payload}", Estimate(value=0.5, low=0.4, high=0.6, n=9)) for i in range(300))
     table = Table(name="t", columns=("case", payload), rows=rows)
@@ -184,11 +208,15 @@ def test_a_document_filters_fits_a_phone_and_runs_nothing_injected(tmp_path: Pat
     async def script(tab: Tab) -> None:
         await tab.open(url)
         await tab.js("document.querySelectorAll('details').forEach(d => d.open = true)")
-        await tab.js("const b = document.getElementById('filter'); b.value = 'CASE-17 '; b.dispatchEvent(new Event('input'))")
+        await tab.js(
+            "const b = document.getElementById('filter'); b.value = 'CASE-17 '; b.dispatchEvent(new Event('input'))"
+        )
         await asyncio.sleep(0.4)
         found["shown"] = await tab.js("document.querySelectorAll('tr.row:not([hidden])').length")
         found["owned"] = await tab.js("typeof window.owned")
-        found["tags"] = await tab.js("document.querySelectorAll('iframe, img, object, embed').length + document.scripts.length")
+        found["tags"] = await tab.js(
+            "document.querySelectorAll('iframe, img, object, embed').length + document.scripts.length"
+        )
         await tab.call("Emulation.setDeviceMetricsOverride", width=375, height=800, deviceScaleFactor=2, mobile=True)
         found["overflow"] = await tab.js("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 

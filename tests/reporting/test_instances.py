@@ -18,7 +18,15 @@ PAGE = "swebench/logs/kimi-k3/a%2Fb/trajectory.html"
 
 
 def with_instances(view: RunView, instances: Any, **breakdown: Any) -> RunView:
-    stat = mean_stat("ocrbench", "resolved", [], key="score", primary=True, breakdown={**breakdown, "instances": instances}, comparability={})
+    stat = mean_stat(
+        "ocrbench",
+        "resolved",
+        [],
+        key="score",
+        primary=True,
+        breakdown={**breakdown, "instances": instances},
+        comparability={},
+    )
     return replace(view, decision=replace(view.decision, stats=[stat]))
 
 
@@ -38,8 +46,21 @@ def links(page: str) -> list[str]:
 
 
 def test_each_instance_is_a_line_with_its_facts_and_a_relative_link(views: Any) -> None:
-    facts = {"outcome": "fail", "reason": "tests-fail", "exit": "submitted", "steps": 12, "prompt_tokens": 40_000, "cost": 0.25, "page": PAGE}
-    view = with_instances(views.make(), {"a/b": facts, "c": {"outcome": "inconclusive", "reason": "reset"}}, exits={"submitted": 1}, empty_patches=0)
+    facts = {
+        "outcome": "fail",
+        "reason": "tests-fail",
+        "exit": "submitted",
+        "steps": 12,
+        "prompt_tokens": 40_000,
+        "cost": 0.25,
+        "page": PAGE,
+    }
+    view = with_instances(
+        views.make(),
+        {"a/b": facts, "c": {"outcome": "inconclusive", "reason": "reset"}},
+        exits={"submitted": 1},
+        empty_patches=0,
+    )
     page = html.render(view)
     # the file's name holds the percent sign itself
     assert links(page) == ["swebench/logs/kimi-k3/a%252Fb/trajectory.html"]
@@ -70,7 +91,9 @@ def test_each_instance_is_a_line_with_its_facts_and_a_relative_link(views: Any) 
     ],
 )
 def test_a_page_that_is_no_path_in_the_folder_is_no_link(views: Any, page: Any) -> None:
-    view = with_instances(views.make(), {"<script>x</script>": {"page": page, "reason": "](javascript:alert(1)) <img src=x>"}})
+    view = with_instances(
+        views.make(), {"<script>x</script>": {"page": page, "reason": "](javascript:alert(1)) <img src=x>"}}
+    )
     found = html.render(view)
     expected = ["5"] if page == 5 else []
     assert links(found) == expected

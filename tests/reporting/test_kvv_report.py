@@ -16,23 +16,35 @@ from kvv.reporting.moonshot_map import KvvMap, load_map
 from kvv.storage.view import CheckRow
 
 
-def row(outcome: Outcome, *, case: str = "params/rejected/n-2/whole", reason: str = "", detail: str = "", **facts: Any) -> CheckRow:
+def row(
+    outcome: Outcome, *, case: str = "params/rejected/n-2/whole", reason: str = "", detail: str = "", **facts: Any
+) -> CheckRow:
     suite = case.split("/")[0]
-    made = Case(id=case, suite=suite, area=Area.DECODING, level=Level.MUST, requirement="r", source="s", since="0.1", inputs={})
+    made = Case(
+        id=case, suite=suite, area=Area.DECODING, level=Level.MUST, requirement="r", source="s", since="0.1", inputs={}
+    )
     verdict = Verdict(case=case, sample=0, outcome=outcome, reason=reason, detail=detail, facts=facts)
     return CheckRow(case=made, verdict=verdict, level=Level.MUST)
 
 
 @pytest.fixture(scope="module")
 def every_case() -> set[str]:
-    contexts = [Context(model="m", profile=load_profile("kimi-k3", surface), settings=Settings()) for surface in (Surface.VENDOR, Surface.ENGINE)]
+    contexts = [
+        Context(model="m", profile=load_profile("kimi-k3", surface), settings=Settings())
+        for surface in (Surface.VENDOR, Surface.ENGINE)
+    ]
     suites = [suite for suite in map(load_suite, suite_ids()) if suite.kind is not SuiteKind.BENCHMARK]
     return {case.id for suite in suites for context in contexts for case in suite.cases(context)}
 
 
 def test_every_glob_of_the_map_finds_a_case(every_case: set[str]) -> None:
     mapping = load_map()
-    empty = [glob for test in mapping.test for glob in test.cases if not any(replace_glob(test, glob).covers(name) for name in every_case)]
+    empty = [
+        glob
+        for test in mapping.test
+        for glob in test.cases
+        if not any(replace_glob(test, glob).covers(name) for name in every_case)
+    ]
     assert empty == []
 
 
@@ -67,19 +79,28 @@ def test_each_test_of_the_verifier_has_cases_or_a_reason() -> None:
         (row(Outcome.PASS, samples=[None, 1]), False, True),
     ],
 )
-def test_first_tries_and_reruns_are_read_from_the_samples_that_were_asked(made: CheckRow, first: bool, rerun: bool) -> None:
+def test_first_tries_and_reruns_are_read_from_the_samples_that_were_asked(
+    made: CheckRow, first: bool, rerun: bool
+) -> None:
     assert (first_try(made), after_reruns(made)) == (first, rerun)
 
 
 def test_what_was_not_asked_is_in_no_count_and_what_was_not_answered_is_open() -> None:
-    found = count([row(Outcome.SKIP), row(Outcome.INCONCLUSIVE), row(Outcome.ERROR), row(Outcome.PASS), row(Outcome.FAIL)])
+    found = count(
+        [row(Outcome.SKIP), row(Outcome.INCONCLUSIVE), row(Outcome.ERROR), row(Outcome.PASS), row(Outcome.FAIL)]
+    )
     assert (found.asked, found.first, found.rerun, found.open) == (4, 1, 1, 2)
 
 
 def test_the_report_counts_by_file_names_what_reruns_hide_and_what_goes_beyond(views: Any) -> None:
     rows = (
         row(Outcome.PASS),
-        row(Outcome.FAIL, case="params/rejected/top-p-0.8/whole", reason="invalid-request-accepted", detail="x (1 of 2 samples)"),
+        row(
+            Outcome.FAIL,
+            case="params/rejected/top-p-0.8/whole",
+            reason="invalid-request-accepted",
+            detail="x (1 of 2 samples)",
+        ),
         row(Outcome.FAIL, case="errors/not-json/cut/stream", reason="reproducible-500"),
         row(Outcome.PASS, case="errors/not-json/word/stream"),
     )
@@ -93,7 +114,12 @@ def test_the_report_counts_by_file_names_what_reruns_hide_and_what_goes_beyond(v
 
 
 def test_a_hostile_answer_cannot_break_the_report(views: Any) -> None:
-    evil = row(Outcome.FAIL, case="params/rejected/n-2/whole", reason="x", detail="(1 of 2 samples)\x1b[31m\nPASS everything\u202e")
+    evil = row(
+        Outcome.FAIL,
+        case="params/rejected/n-2/whole",
+        reason="x",
+        detail="(1 of 2 samples)\x1b[31m\nPASS everything\u202e",
+    )
     evil = replace(evil, verdict=replace(evil.verdict, reason="r\x1b[2J\n"))
     text = render(replace(views.make(), checks=(evil,)), load_map())
     assert "\x1b" not in text

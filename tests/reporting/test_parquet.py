@@ -24,10 +24,19 @@ def read(files: dict[str, bytes], name: str) -> pd.DataFrame:
 def test_what_is_read_back_is_what_the_report_says(tmp_path: Path) -> None:
     assert main(["report", str(EXAMPLE), "--format", "parquet,json", "--to", str(tmp_path)]) == 0
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert {path.name for path in tmp_path.glob("*.parquet")} == {"suites.parquet", "gates.parquet", "checks.parquet", "findings.parquet"}
+    assert {path.name for path in tmp_path.glob("*.parquet")} == {
+        "suites.parquet",
+        "gates.parquet",
+        "checks.parquet",
+        "findings.parquet",
+    }
     suites = pd.read_parquet(tmp_path / "suites.parquet")
     (row,) = report["suites"]
-    assert (suites["value"][0], suites["n_concluded"][0], suites["ci95_low"][0]) == (row["value"], row["n_concluded"], row["ci95"][0])
+    assert (suites["value"][0], suites["n_concluded"][0], suites["ci95_low"][0]) == (
+        row["value"],
+        row["n_concluded"],
+        row["ci95"][0],
+    )
     assert suites["value"].dtype == "float64"
     assert suites["comparability_scorer_version"][0] == "1"
     checks = pd.read_parquet(tmp_path / "checks.parquet")
@@ -49,7 +58,11 @@ def test_hostile_texts_and_empty_tables_are_kept_as_they_are(views: Any, payload
 
 
 def test_a_column_of_several_types_is_one_of_texts(views: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"run_id": "r", "x": 1, "y": 1, "z": True}, {"run_id": "r", "x": "two", "y": 2.5, "z": None}, {"run_id": "r", "x": None}]
+    rows = [
+        {"run_id": "r", "x": 1, "y": 1, "z": True},
+        {"run_id": "r", "x": "two", "y": 2.5, "z": None},
+        {"run_id": "r", "x": None},
+    ]
     monkeypatch.setattr(parquet, "tables", lambda view: dict.fromkeys(csv_report.TABLES, rows))
     frame = read(parquet.render(views.make()), "suites")
     assert list(frame["x"])[:2] == ["1", "two"]

@@ -60,19 +60,52 @@ def test_the_verdict_and_its_coverage_come_first(views: Any, name: str) -> None:
 def test_report_json_keeps_the_designs_keys(views: Any) -> None:
     report = json.loads(json_report.render(views.make()))
     valid(report)
-    design = "schema_version run_id started finished kvv_version seed partial coverage verdict exit_code endpoint profile surface policy"
+    design = (
+        "schema_version run_id started finished kvv_version seed partial coverage verdict exit_code endpoint profile"
+        " surface policy"
+    )
     assert set(f"{design} waivers gates suites checks findings areas traffic timing".split()) <= set(report)
-    assert (report["verdict"], report["exit_code"], report["coverage"]) == ("fail", 1, "3 of 4 suites, skipped: beam (no judge)")
+    assert (report["verdict"], report["exit_code"], report["coverage"]) == (
+        "fail",
+        1,
+        "3 of 4 suites, skipped: beam (no judge)",
+    )
     row = report["suites"][0]
-    assert (row["id"], row["value"], row["n_planned"], row["reference"]["kind"]) == ("ocrbench", pytest.approx(80 / 90), 90, "per-case")
-    assert set(row["comparability"]) == {"data_revision", "sampling", "preset", "judge", "agent", "scorer_version", "failures_in_denominator"}
+    assert (row["id"], row["value"], row["n_planned"], row["reference"]["kind"]) == (
+        "ocrbench",
+        pytest.approx(80 / 90),
+        90,
+        "per-case",
+    )
+    assert set(row["comparability"]) == {
+        "data_revision",
+        "sampling",
+        "preset",
+        "judge",
+        "agent",
+        "scorer_version",
+        "failures_in_denominator",
+    }
     assert len(report["checks"]) == 99
-    assert report["timing"]["ttft_ms"]["by_prompt_tokens"][0] == {"from": 0, "to": 1000, "p50": 210.5, "p90": 480.0, "p99": 900.25, "n": 120}
+    assert report["timing"]["ttft_ms"]["by_prompt_tokens"][0] == {
+        "from": 0,
+        "to": 1000,
+        "p50": 210.5,
+        "p90": 480.0,
+        "p99": 900.25,
+        "n": 120,
+    }
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [(("verdict",), "good"), (("exit_code",), 7), (("suites", 0, "value"), "88"), (("gates", 0, "area"), "taste"), (("policy", "sha256"), "x")],
+    [
+        (("verdict",), "good"),
+        (("exit_code",), 7),
+        (("suites", 0, "value"), "88"),
+        (("gates", 0, "area"), "taste"),
+        (("policy", "sha256"), "x"),
+    ],
 )
 def test_the_schema_refuses_wrong_neighbours(views: Any, path: tuple[Any, ...], value: Any) -> None:
     report = json.loads(json_report.render(views.make()))
@@ -118,7 +151,10 @@ def test_the_xsd_refuses_a_suite_without_its_counts(views: Any) -> None:
 def test_markdown_separates_contract_from_quality_and_shows_failures_with_their_texts(views: Any) -> None:
     out = markdown.render(views.make())
     assert (
-        out.index("## Contract") < out.index("## Quality") < out.index("## Findings") < out.index("### FAIL params/too&#45;hot".replace("&#45;", "-"))
+        out.index("## Contract")
+        < out.index("## Quality")
+        < out.index("## Findings")
+        < out.index("### FAIL params/too&#45;hot".replace("&#45;", "-"))
     )
     assert '```\n{"temperature": 2}\n```' in out
     assert "88.89" in out
@@ -126,11 +162,20 @@ def test_markdown_separates_contract_from_quality_and_shows_failures_with_their_
 
 def test_html_is_one_file_that_asks_for_nothing_outside(views: Any) -> None:
     out = html.render(views.make())
-    for needle in ("http-equiv", "prefers-color-scheme: dark", "<svg", 'id="filter"', 'id="case-params/too-hot"', 'href="#case-params/too-hot"'):
+    for needle in (
+        "http-equiv",
+        "prefers-color-scheme: dark",
+        "<svg",
+        'id="filter"',
+        'id="case-params/too-hot"',
+        'href="#case-params/too-hot"',
+    ):
         assert needle in out
     for outside in (" src=", "<link", "@import", "url(", 'href="http'):
         assert outside not in out
-    assert out.index('id="contract"') < out.index('id="quality"') < out.index('id="findings"') < out.index('id="failed"')
+    assert (
+        out.index('id="contract"') < out.index('id="quality"') < out.index('id="findings"') < out.index('id="failed"')
+    )
 
 
 def test_html_policy_names_the_hash_of_its_own_script(views: Any) -> None:
@@ -143,7 +188,10 @@ def test_html_policy_names_the_hash_of_its_own_script(views: Any) -> None:
 
 
 def test_ten_thousand_cases_make_a_bounded_page(views: Any) -> None:
-    extra = [views.judged(f"params/n{i}", "params", Outcome.PASS if i % 2 else Outcome.FAIL, text="x" * 5000) for i in range(10_000)]
+    extra = [
+        views.judged(f"params/n{i}", "params", Outcome.PASS if i % 2 else Outcome.FAIL, text="x" * 5000)
+        for i in range(10_000)
+    ]
     view = views.make(extra=extra)
     out = html.render(view)
     assert len(out) < 8_000_000
@@ -179,7 +227,12 @@ def test_annotations_say_what_failed_what_is_open_and_the_verdict(views: Any) ->
 
 def test_csv_rows_carry_run_interval_and_reference(views: Any) -> None:
     (row,) = csv.DictReader(io.StringIO(csv_report.render(views.make())))
-    assert (row["vendor"], row["id"], row["n_planned"], row["reference_kind"]) == ("example", "ocrbench", "90", "per-case")
+    assert (row["vendor"], row["id"], row["n_planned"], row["reference_kind"]) == (
+        "example",
+        "ocrbench",
+        "90",
+        "per-case",
+    )
     assert 0 < float(row["ci95_low"]) < float(row["value"]) < float(row["ci95_high"])
     assert len(list(csv.DictReader(io.StringIO(csv_report.render_table(views.make(), "checks"))))) == 99
 
@@ -250,7 +303,11 @@ def test_service_levels_stand_under_timing_with_their_interval(views: Any) -> No
 
 def test_wrong_answers_that_a_report_does_not_list_are_counted(views: Any) -> None:
     view = replace(
-        views.make(), unlisted=(Unlisted(suite="ocrbench", outcome=Outcome.FAIL, n=288), Unlisted(suite="beam", outcome=Outcome.SKIP, n=3))
+        views.make(),
+        unlisted=(
+            Unlisted(suite="ocrbench", outcome=Outcome.FAIL, n=288),
+            Unlisted(suite="beam", outcome=Outcome.SKIP, n=3),
+        ),
     )
     listed = len(view.rows(Outcome.FAIL, Outcome.ERROR))
     page = html.render(view)

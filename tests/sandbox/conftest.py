@@ -71,9 +71,16 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     folder: Path = tmp_path_factory.mktemp("repository")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost"]
     (folder / "a").write_text("hello\n")
-    for arguments in (["init", "-q", "-b", "main"], ["add", "a"], ["commit", "-q", "-m", "base"], ["bundle", "create", "-q", "x.bundle", "main"]):
+    for arguments in (
+        ["init", "-q", "-b", "main"],
+        ["add", "a"],
+        ["commit", "-q", "-m", "base"],
+        ["bundle", "create", "-q", "x.bundle", "main"],
+    ):
         subprocess.run([*git, *arguments], cwd=folder, check=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
     return Workspace(bundle=base64.b64encode((folder / "x.bundle").read_bytes()).decode(), commit=commit)
 
 
@@ -99,7 +106,10 @@ class Box:
         """What each bash script gave, one after the other in one tree."""
 
         async def play(session: Session) -> list[Executed]:
-            commands = (Command(argv=("bash", "-c", script), stdin=stdin, timeout_s=timeout_s, output_limit=limit) for script in scripts)
+            commands = (
+                Command(argv=("bash", "-c", script), stdin=stdin, timeout_s=timeout_s, output_limit=limit)
+                for script in scripts
+            )
             return [await session.run(command) for command in commands]
 
         found: list[Executed] = self.together(play)

@@ -1,4 +1,6 @@
-"""Imperative code as a play: steps in order, exceptions come out, nothing is left running, and a kept play is only a cache."""
+"""Imperative code as a play: steps in order, exceptions come out, nothing is left running, and a kept play is only a
+cache.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,16 @@ def said(text: str) -> Executed:
 
 
 def case(name: str = "c", **inputs: object) -> Case:
-    return Case(id=name, suite="s", area=Area.ACCURACY, level=Level.SHOULD, requirement="r", source="s", since="0", inputs=inputs)
+    return Case(
+        id=name,
+        suite="s",
+        area=Area.ACCURACY,
+        level=Level.SHOULD,
+        requirement="r",
+        source="s",
+        since="0",
+        inputs=inputs,
+    )
 
 
 def told(step: Step) -> str:
@@ -143,7 +154,9 @@ def test_plays_beyond_the_bound_are_closed_and_begin_again_when_they_are_asked()
 
 
 def test_what_is_asked_for_is_what_our_extras_ask_for() -> None:
-    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     for name, library in (*AGENTS.items(), *GRADERS.items()):
         assert extras[name] == [f"{library.package}{library.versions}"]
 
@@ -156,7 +169,9 @@ def test_what_is_not_installed_is_named_with_what_to_install(monkeypatch: pytest
 
     monkeypatch.setattr("kvv.sandbox.adapters.version", absent)
     assert identity(AGENTS, None) == identity(AGENTS, "kvv") == ""
-    with pytest.raises(AdapterError, match=r"mini-swe-agent is not installed \(pip install 'mini-swe-agent>=2\.4,<3'\)"):
+    with pytest.raises(
+        AdapterError, match=r"mini-swe-agent is not installed \(pip install 'mini-swe-agent>=2\.4,<3'\)"
+    ):
         identity(AGENTS, "mini")
     with pytest.raises(AdapterError, match=r"mini-swe-agent 2\.4\.6 is needed, mini-swe-agent is not installed"):
         check_installed("mini-swe-agent 2.4.6")

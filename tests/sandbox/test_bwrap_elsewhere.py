@@ -22,7 +22,9 @@ SYSTEM_PATH = "/usr/bin:/bin"
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that everybody may enter (as root the sandbox runs as another user), with a copy of bwrap in it, first on PATH."""
+    """A folder that everybody may enter (as root the sandbox runs as another user), with a copy of bwrap in it, first
+    on PATH.
+    """
     make("bwrap")
     program = shutil.which("bwrap")
     assert program is not None

@@ -76,7 +76,8 @@ def test_an_engine_that_breaks_off_is_an_error_of_one_line(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("limit", "chunks"), [(10, [b"0123456789"]), (7, [b"ab", b"cdefghij", b"k"]), (0, [b"xyz"]), (1, [b"xyz"]), (4, [b"a"] * 1000)]
+    ("limit", "chunks"),
+    [(10, [b"0123456789"]), (7, [b"ab", b"cdefghij", b"k"]), (0, [b"xyz"]), (1, [b"xyz"]), (4, [b"a"] * 1000)],
 )
 def test_what_is_kept_of_an_output_is_its_beginning_and_its_end(limit: int, chunks: list[bytes]) -> None:
     kept = Kept(limit)
@@ -96,5 +97,3 @@ def test_a_character_split_between_chunks_is_one_character() -> None:
         kept.feed(bytes([byte]))
     kept.feed(b"\xc3")
     assert kept.text() == "aé\N{REPLACEMENT CHARACTER}"
-
-

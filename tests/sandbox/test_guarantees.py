@@ -31,7 +31,9 @@ def processes() -> dict[int, str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                found[int(entry.name)] = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                )
             except OSError:
                 continue
     return found
@@ -39,7 +41,9 @@ def processes() -> dict[int, str]:
 
 @ALL
 def test_the_tree_is_at_its_commit_and_keeps_what_a_command_changed(box: Box) -> None:
-    first, second, third = box.run("git log --oneline | wc -l; cat a; git status -s", "echo new > b; cd /; exit 3", "cat b; pwd; git status -s")
+    first, second, third = box.run(
+        "git log --oneline | wc -l; cat a; git status -s", "echo new > b; cd /; exit 3", "cat b; pwd; git status -s"
+    )
     assert (first.exit_code, first.output.split()) == (0, ["1", "hello"])
     assert second.exit_code == 3
     assert third.output.split()[0] == "new"
@@ -59,7 +63,9 @@ def test_there_is_no_network_not_even_ours(box: Box) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         dial = f"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"
-        done, abroad = box.run(dial, "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 53), 2)'; cat /proc/net/route")
+        done, abroad = box.run(
+            dial, "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 53), 2)'; cat /proc/net/route"
+        )
     assert done.exit_code == 1
     assert "Refused" in done.output or "unreachable" in done.output
     assert "unreachable" in abroad.output.lower()
@@ -96,7 +102,10 @@ def test_no_socket_reaches_a_hypervisor_by_whatever_call_it_is_made(box: Box) ->
 
 @pytest.mark.parametrize("box", ["bwrap"], indirect=True)
 def test_the_first_process_does_not_tell_where_anything_lies_outside(box: Box) -> None:
-    (done, held) = box.run("tr '\\0' ' ' < /proc/1/cmdline; echo; cat /proc/1/environ | wc -c; ls -l /proc/1/fd", "cd /proc/self/fd; echo *")
+    done, held = box.run(
+        "tr '\\0' ' ' < /proc/1/cmdline; echo; cat /proc/1/environ | wc -c; ls -l /proc/1/fd",
+        "cd /proc/self/fd; echo *",
+    )
     assert done.output.startswith("bwrap --args")
     assert {"0", "1", "2"} <= set(held.output.split()) <= {"0", "1", "2", "3"}  # the last is the folder that is listed
     assert "kvv-sandbox-" not in done.output
@@ -109,7 +118,8 @@ def test_files_of_the_machine_are_not_there_and_the_system_cannot_be_changed(box
     secret.write_text("do not read")
     home = Path.home()
     read, write = box.run(
-        f"cat {secret}; ls {home}/.ssh {home}/.netrc; cat /etc/shadow; ls /var/lib /root /home /work 2>/dev/null | head",
+        f"cat {secret}; ls {home}/.ssh {home}/.netrc; cat /etc/shadow; ls /var/lib /root /home /work 2>/dev/null |"
+        " head",
         "for f in /usr/bin/evil /etc/evil /evil /proc/sys/kernel/hostname; do (echo x > $f) 2>&1; done; true",
     )
     assert "do not read" not in read.output
@@ -124,7 +134,9 @@ def test_files_of_the_machine_are_not_there_and_the_system_cannot_be_changed(box
 
 @pytest.mark.parametrize("box", ["bwrap"], indirect=True)
 def test_no_command_holds_a_capability_or_sees_another_process(box: Box) -> None:
-    (done,) = box.run("grep Cap /proc/self/status; ls -d /proc/[0-9]* | wc -l; id -u; mount -t tmpfs none /tmp; unshare -m true")
+    (done,) = box.run(
+        "grep Cap /proc/self/status; ls -d /proc/[0-9]* | wc -l; id -u; mount -t tmpfs none /tmp; unshare -m true"
+    )
     assert all(line.split()[1].strip("0") == "" for line in done.output.splitlines() if line.startswith("Cap"))
     assert int(done.output.splitlines()[5]) < 10
     assert done.output.splitlines()[6] == "1000"
@@ -133,14 +145,16 @@ def test_no_command_holds_a_capability_or_sees_another_process(box: Box) -> None
 
 @pytest.mark.parametrize("box", ["bwrap"], indirect=True)
 def test_no_namespace_can_be_made_inside_to_mount_memory_without_a_bound(box: Box) -> None:
-    (done,) = box.run("unshare -Urm bash -c 'mount -t tmpfs none /tmp && dd if=/dev/zero of=/tmp/x bs=1M count=20'; echo code $?")
+    (done,) = box.run(
+        "unshare -Urm bash -c 'mount -t tmpfs none /tmp && dd if=/dev/zero of=/tmp/x bs=1M count=20'; echo code $?"
+    )
     assert "20971520" not in done.output
     assert "code 0" not in done.output
 
 
 @REAL
 def test_memory_is_bounded(box: Box) -> None:
-    (done, alive) = box.run("python3 -c 'x = bytearray(1 << 30); print(len(x))'", "echo alive")
+    done, alive = box.run("python3 -c 'x = bytearray(1 << 30); print(len(x))'", "echo alive")
     assert done.exit_code not in (0, None)
     assert str(1 << 30) not in done.output
     assert alive.output.strip().endswith("alive")
@@ -182,7 +196,9 @@ def test_a_time_out_kills_children_of_children_too(box: Box) -> None:
     """Without a sandbox one that has lost its parent is out of reach."""
     mark = f"31536{os.getpid()}"
     orphan = "" if box.sandbox.name == "none" else f"(setsid sleep {mark} &); "
-    (done,) = box.run(f"echo begun; {orphan}setsid sleep {mark} & bash -c 'sleep {mark} & wait' & sleep {mark}", timeout_s=3)
+    (done,) = box.run(
+        f"echo begun; {orphan}setsid sleep {mark} & bash -c 'sleep {mark} & wait' & sleep {mark}", timeout_s=3
+    )
     assert (done.exit_code, done.timed_out, done.killed) == (None, True, "time")
     assert "begun" in done.output
     assert [line for line in processes().values() if line.startswith(f"sleep {mark}")] == []
@@ -197,17 +213,18 @@ def test_a_command_is_over_when_its_shell_is_whoever_holds_the_pipe(box: Box) ->
 
 @REAL
 def test_one_file_is_bounded(box: Box) -> None:
-    (done, after) = box.run("dd if=/dev/zero of=big bs=1M count=200 2>&1; ls -l big | head -1", "echo alive")
+    done, after = box.run("dd if=/dev/zero of=big bs=1M count=200 2>&1; ls -l big | head -1", "echo alive")
     assert "209715200 bytes" not in done.output
     assert after.output.strip().endswith("alive")
 
 
 @pytest.mark.parametrize("box", ["bwrap"], indirect=True)
 def test_the_tree_and_the_scratch_space_are_bounded(box: Box) -> None:
-    (tree, scratch, shared) = box.run(
+    tree, scratch, shared = box.run(
         "for i in $(seq 9); do dd if=/dev/zero of=f$i bs=1M count=30 2>/dev/null; sleep 0.4; done; echo finished",
         "dd if=/dev/zero of=/tmp/x bs=1M count=30 2>&1 | tail -1",
-        "dd if=/dev/zero of=/dev/shm/x bs=1M count=31 2>&1 | tail -1; dd if=/dev/zero of=/dev/x bs=1M count=1; echo x > /dev/y",
+        "dd if=/dev/zero of=/dev/shm/x bs=1M count=31 2>&1 | tail -1; dd if=/dev/zero of=/dev/x bs=1M count=1; echo x >"
+        " /dev/y",
         timeout_s=60,
     )
     assert tree.killed == "disk"
@@ -236,7 +253,10 @@ def test_files_without_a_name_count_as_long_as_they_are_held_open(box: Box) -> N
     assert after.output.strip().endswith("alive")
 
 
-DEEP = "python3 -c 'import os; [(os.mkdir(\"d\" * 9), os.chdir(\"d\" * 9)) for _ in range(3000)]; open(\"f\", \"w\").write(\"x\" * 9)'"
+DEEP = (
+    'python3 -c \'import os; [(os.mkdir("d" * 9), os.chdir("d" * 9)) for _ in range(3000)]; open("f", "w").write("x" *'
+    " 9)'"
+)
 
 
 @pytest.mark.parametrize("box", ["bwrap", "none"], indirect=True)
@@ -273,7 +293,9 @@ def test_standard_input_arrives_whole_and_is_empty_otherwise(box: Box) -> None:
 
 
 @ALL
-def test_ten_sessions_at_once_leave_no_process_mount_container_or_file(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_sessions_at_once_leave_no_process_mount_container_or_file(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Path("/tmp") / f"kvv-ten-{os.getpid()}-{box.sandbox.name}"  # noqa: S108 every part of the way must be open to the sandbox's user
     place.mkdir(mode=0o711)
     monkeypatch.setattr("tempfile.tempdir", str(place))
@@ -281,7 +303,9 @@ def test_ten_sessions_at_once_leave_no_process_mount_container_or_file(box: Box,
     mark = f"86399{os.getpid()}"
 
     async def one(session: Session, number: int) -> int | None:
-        done = await session.run(Command(argv=("bash", "-c", f"mkdir -p d && chmod 0 d; sleep {mark} & exit {number}"), timeout_s=30))
+        done = await session.run(
+            Command(argv=("bash", "-c", f"mkdir -p d && chmod 0 d; sleep {mark} & exit {number}"), timeout_s=30)
+        )
         return done.exit_code
 
     async def all_of_them() -> list[int | None]:

@@ -56,7 +56,10 @@ def test_nothing_is_left_of_a_run_that_was_killed(backend: str, workspace: Works
     mark = f"86397{os.getpid()}"
     environment = {**os.environ, "TMPDIR": str(place)}
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, backend, image, workspace.bundle, workspace.commit, mark], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", HOLDER, backend, image, workspace.bundle, workspace.commit, mark],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
@@ -73,7 +76,9 @@ def test_nothing_is_left_of_a_run_that_was_killed(backend: str, workspace: Works
         assert mine == []
 
 
-def test_folders_of_dead_processes_are_swept_and_those_of_living_ones_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_dead_processes_are_swept_and_those_of_living_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     living = RunFolder()
     session = living.new()
@@ -102,7 +107,9 @@ def test_a_container_belongs_to_a_process_not_to_a_number() -> None:
     host, pid, started = owner().split("/")
     assert not alive(f"{host}/{pid}/{int(started) + 1}")
     assert alive(f"another-machine/{pid}/1")
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True).stdout.strip()
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert not alive(f"{host}/{gone}/1")
 
 
@@ -116,7 +123,10 @@ def test_the_sweep_removes_the_containers_of_the_dead_only() -> None:
         def labelled(self, label: str) -> list[dict[str, object]]:
             assert label == LABEL
             host, pid, started = owner().split("/")
-            return [{"id": "mine", "labels": {OWNER: owner()}}, {"id": "dead", "labels": {OWNER: f"{host}/{pid}/{int(started) - 1}"}}]
+            return [
+                {"id": "mine", "labels": {OWNER: owner()}},
+                {"id": "dead", "labels": {OWNER: f"{host}/{pid}/{int(started) - 1}"}},
+            ]
 
         def remove(self, container: str) -> None:
             removed.append(container)

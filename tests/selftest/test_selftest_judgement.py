@@ -19,11 +19,18 @@ CLEAN = Observed()
 
 
 def case(name: str, area: Area, level: Level = Level.MUST, sample: int = 0) -> Case:
-    return Case(id=name, suite="tools", area=area, level=level, requirement="r", source="s", since="0", inputs={}, sample=sample)
+    return Case(
+        id=name, suite="tools", area=area, level=level, requirement="r", source="s", since="0", inputs={}, sample=sample
+    )
 
 
-def observed(*failed: tuple[str, Area, Level], rules: tuple[tuple[str, Area, Level], ...] = (), **more: Any) -> Observed:
-    verdicts = {name: (case(name, area, level), Verdict(case=name, sample=0, outcome=Outcome.FAIL)) for name, area, level in failed}
+def observed(
+    *failed: tuple[str, Area, Level], rules: tuple[tuple[str, Area, Level], ...] = (), **more: Any
+) -> Observed:
+    verdicts = {
+        name: (case(name, area, level), Verdict(case=name, sample=0, outcome=Outcome.FAIL))
+        for name, area, level in failed
+    }
     return Observed(verdicts=verdicts, findings=Counter(rules), **more)
 
 
@@ -83,7 +90,10 @@ def test_a_stated_gap_holds_until_it_is_closed() -> None:
 def test_what_no_profile_forbids_must_not_be_accused() -> None:
     legal = FaultSpec(legal="the standard allows it")
     assert state(observed(), legal) is State.LEGAL
-    assert state(observed(("tools/a", Area.TOOLS, SHOULD), rules=(("tools/index", Area.TOOLS, SHOULD),)), legal) is State.LEGAL
+    assert (
+        state(observed(("tools/a", Area.TOOLS, SHOULD), rules=(("tools/index", Area.TOOLS, SHOULD),)), legal)
+        is State.LEGAL
+    )
     assert state(observed(("tools/a", Area.TOOLS, MUST)), legal) is State.ELSEWHERE
     assert state(observed(rules=(("usage/total", Area.USAGE, MUST),)), legal) is State.ELSEWHERE
 
@@ -108,7 +118,10 @@ def test_the_matrix_holds_while_each_gap_is_a_stated_one(found: State, holds: bo
 @pytest.mark.parametrize(("bad", "expected"), [(1, State.UNSEEN), (2, State.SEEN)])
 def test_a_gate_counts_samples_that_did_not_pass(bad: int, expected: State) -> None:
     gate = Gate.model_validate({"case": "tools/*", "n": 24, "at-least": 2, "p": 0.3})
-    repeats = [(case("tools/a", Area.TOOLS, sample=n), Verdict(case="tools/a", sample=n, outcome=Outcome.INCONCLUSIVE)) for n in range(1, bad + 1)]
+    repeats = [
+        (case("tools/a", Area.TOOLS, sample=n), Verdict(case="tools/a", sample=n, outcome=Outcome.INCONCLUSIVE))
+        for n in range(1, bad + 1)
+    ]
     row = judge("X01", FaultSpec(), HOME, Observed(repeats=repeats), CLEAN, gate=gate)
     assert row.state is expected
     assert row.gate is not None
@@ -116,10 +129,14 @@ def test_a_gate_counts_samples_that_did_not_pass(bad: int, expected: State) -> N
 
 
 def test_a_clean_endpoint_has_only_the_problems_that_are_stated() -> None:
-    dirty = observed(("tools/a", Area.TOOLS, SHOULD), rules=(("tools/index", Area.TOOLS, SHOULD), ("usage/headers", Area.USAGE, MAY)))
+    dirty = observed(
+        ("tools/a", Area.TOOLS, SHOULD), rules=(("tools/index", Area.TOOLS, SHOULD), ("usage/headers", Area.USAGE, MAY))
+    )
     assert len(clean_row("kimi", dirty, {}, []).problems) == 2
     assert clean_row("kimi", dirty, {"tools/*": "why"}, ["tools/a", "tools/index"]).problems == []
-    spoiled = Observed(repeats=[(case("tools/a", Area.TOOLS, sample=1), Verdict(case="tools/a", sample=1, outcome=Outcome.FAIL))])
+    spoiled = Observed(
+        repeats=[(case("tools/a", Area.TOOLS, sample=1), Verdict(case="tools/a", sample=1, outcome=Outcome.FAIL))]
+    )
     assert len(clean_row("kimi", spoiled, {}, []).problems) == 1
 
 

@@ -1,4 +1,6 @@
-"""The harness against its own reference endpoint: faults are seen where they belong, the clean endpoint is accused of nothing."""
+"""The harness against its own reference endpoint: faults are seen where they belong, the clean endpoint is accused of
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,20 @@ def test_the_whole_matrix_holds() -> None:
     assert {clean.setting: list(clean.problems) for clean in matrix.clean if clean.problems} == {}
     assert {clean.setting for clean in matrix.clean} == set(table.settings)
     assert {row.fault: (row.state, list(row.elsewhere)) for row in matrix.rows if not row.good} == {}
-    assert {row.fault for row in matrix.rows if row.state is State.GAP} == {name for name, spec in table.fault.items() if spec.gap}
-    assert {row.fault for row in matrix.rows if row.state is State.LEGAL} == {name for name, spec in table.fault.items() if spec.legal}
+    assert {row.fault for row in matrix.rows if row.state is State.GAP} == {
+        name for name, spec in table.fault.items() if spec.gap
+    }
+    assert {row.fault for row in matrix.rows if row.state is State.LEGAL} == {
+        name for name, spec in table.fault.items() if spec.legal
+    }
     assert matrix.holds
     by = {row.fault: " ".join(mark.name for mark in row.marks) for row in matrix.rows}
     assert {name: words in by[name] for name, words in SEEN_BY.items()} == dict.fromkeys(SEEN_BY, True)
-    assert next(row for row in matrix.rows if row.fault == "E08").seen_by[0].startswith("the endpoint now answers HTTP 500")
+    assert (
+        next(row for row in matrix.rows if row.fault == "E08")
+        .seen_by[0]
+        .startswith("the endpoint now answers HTTP 500")
+    )
 
 
 def test_the_verb_prints_the_matrix_and_ends_with_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +72,9 @@ def test_a_fault_that_nobody_may_object_to_is_asked_all_the_same(capsys: pytest.
     assert "1 legal" in out[-1]
 
 
-@pytest.mark.parametrize(("name", "words"), [("Z99", "no fault 'Z99'"), ("B19:sideways", "unknown variation 'sideways'")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("Z99", "no fault 'Z99'"), ("B19:sideways", "unknown variation 'sideways'")]
+)
 def test_a_fault_that_there_is_not_is_a_usage_error(name: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["selftest", "-q", "--fault", name]) == 2
     assert words in capsys.readouterr().err

@@ -29,17 +29,23 @@ def test_wilson_reproduces_newcombes_table(k: int, n: int, low: float, high: flo
 
 
 @pytest.mark.parametrize(
-    ("k", "n", "low", "high"), [(81, 263, 0.2527, 0.3676), (15, 148, 0.0578, 0.1617), (0, 20, 0.0, 0.1684), (1, 29, 0.0009, 0.1776)]
+    ("k", "n", "low", "high"),
+    [(81, 263, 0.2527, 0.3676), (15, 148, 0.0578, 0.1617), (0, 20, 0.0, 0.1684), (1, 29, 0.0009, 0.1776)],
 )
 def test_clopper_pearson_reproduces_newcombes_table(k: int, n: int, low: float, high: float) -> None:
     assert clopper_pearson(k, n).pair == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
-@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from([0.8, 0.9, 0.95, 0.99]))
+@given(
+    st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+    st.sampled_from([0.8, 0.9, 0.95, 0.99]),
+)
 def test_proportions_agree_with_statsmodels(counts: tuple[int, int], confidence: float) -> None:
     k, n = counts
     assert wilson(k, n, confidence).pair == pytest.approx(proportion_confint(k, n, 1 - confidence, "wilson"), abs=1e-9)
-    assert clopper_pearson(k, n, confidence).pair == pytest.approx(proportion_confint(k, n, 1 - confidence, "beta"), abs=1e-9)
+    assert clopper_pearson(k, n, confidence).pair == pytest.approx(
+        proportion_confint(k, n, 1 - confidence, "beta"), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(("n", "rate"), [(55, 0.053), (408, 0.0073), (2000, 0.0015)])
@@ -85,12 +91,17 @@ def test_singletons_have_the_ordinary_standard_error() -> None:
 
 
 def test_clusters_add_millers_double_sum() -> None:
-    """SE^2 = SE_iid^2 + n^-2 sum over pairs inside a cluster (Miller, equation 5), times G/(G-1) on the population form."""
+    """SE^2 = SE_iid^2 + n^-2 sum over pairs inside a cluster (Miller, equation 5), times G/(G-1) on the population
+    form.
+    """
     rng = np.random.default_rng(2)
     groups = [rng.normal(rng.normal(), 1, size=size) for size in (3, 5, 2, 7)]
     flat = np.concatenate(groups)
     n, mean = len(flat), flat.mean()
-    pairs = sum(float((g - mean)[:, None] @ (g - mean)[None, :] @ np.ones(len(g)) @ np.ones(len(g)) - ((g - mean) ** 2).sum()) for g in groups)
+    pairs = sum(
+        float((g - mean)[:, None] @ (g - mean)[None, :] @ np.ones(len(g)) @ np.ones(len(g)) - ((g - mean) ** 2).sum())
+        for g in groups
+    )
     square = (((flat - mean) ** 2).sum() + pairs) / n**2 * 4 / 3
     found = clustered_mean(ClusterSum(n=len(g), total=float(g.sum())) for g in groups)
     assert found.se == pytest.approx(math.sqrt(square))
@@ -105,7 +116,9 @@ def test_one_cluster_says_nothing_about_clusters() -> None:
 
 
 def test_clustered_t_covers_where_the_binomial_does_not() -> None:
-    """AIME-like: 30 questions x 32 samples. The naive interval covers about 6 of 10 (statistics.md 4), the clustered one 9 of 10 and more."""
+    """AIME-like: 30 questions x 32 samples. The naive interval covers about 6 of 10 (statistics.md 4), the clustered
+    one 9 of 10 and more.
+    """
     rng = np.random.default_rng(11)
     naive = clustered = 0
     runs = 400

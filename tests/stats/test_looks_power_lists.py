@@ -87,7 +87,9 @@ def test_the_look_that_stops_is_as_likely_as_simulated(drift: float, fractions: 
     up = path[np.arange(40_000), first] > 0
     for look, chance in enumerate(found):
         here = crossed.any(axis=1) & (first == look)
-        assert (chance.above, chance.below) == pytest.approx((float((here & up).mean()), float((here & ~up).mean())), abs=0.01)
+        assert (chance.above, chance.below) == pytest.approx(
+            (float((here & up).mean()), float((here & ~up).mean())), abs=0.01
+        )
 
 
 @pytest.mark.parametrize("fractions", [(), (0.0, 1.0), (0.5, 0.5), (0.5, 1.2)])
@@ -153,16 +155,22 @@ def test_the_table_of_detectable_differences(n: int, p: float, points: tuple[flo
 
 @pytest.mark.parametrize(("k", "points"), [(4, 8.1), (8, 6.6), (16, 4.6), (32, 3.3)])
 def test_aime_repeats_buy_the_published_margins(k: int, points: float) -> None:
-    """Run-to-run sd .0094 at 32 samples of 30 questions (statistics.md 4); its K = 8 figure has less spread than 1/sqrt(K) gives, hence the room."""
+    """Run-to-run sd .0094 at 32 samples of 30 questions (statistics.md 4); its K = 8 figure has less spread than
+    1/sqrt(K) gives, hence the room.
+    """
     sigma2 = 0.0094**2 * 30 * 32
-    assert 100 * detectable(Design(n=30, sigma2=sigma2, k_vendor=k, k_reference=k).se) == pytest.approx(points, rel=0.16)
+    assert 100 * detectable(Design(n=30, sigma2=sigma2, k_vendor=k, k_reference=k).se) == pytest.approx(
+        points, rel=0.16
+    )
 
 
 def test_sample_size_agrees_with_statsmodels_and_inverts_the_margin() -> None:
     p, margin = 0.89, 0.03
     n = required_n(binary_design(1, p, 0.0), margin)
     effect = margin / np.sqrt(p * (1 - p))
-    assert n == pytest.approx(NormalIndPower().solve_power(effect, alpha=0.05, power=0.8, alternative="larger"), rel=1e-3)
+    assert n == pytest.approx(
+        NormalIndPower().solve_power(effect, alpha=0.05, power=0.8, alternative="larger"), rel=1e-3
+    )
     assert detectable(binary_design(n, p, 0.0).se) <= margin < detectable(binary_design(n - 1, p, 0.0).se)
 
 
@@ -176,7 +184,9 @@ def test_an_identical_vendor_passes_with_the_stated_power_and_six_gates_a_quarte
 
 
 def test_a_bare_threshold_is_a_coin_toss() -> None:
-    """statistics.md 1: "not more than 1 point below" fails an identical vendor in 25 % of OCRBench runs, 2 points in 8 %."""
+    """statistics.md 1: "not more than 1 point below" fails an identical vendor in 25 % of OCRBench runs, 2 points in 8
+    %.
+    """
     se = binary_design(1000, 0.89, 0.0).se
     assert pass_probability(se, 0.01, alpha=0.5) == pytest.approx(0.75, abs=0.02)
     assert pass_probability(se, 0.02, alpha=0.5) == pytest.approx(0.92, abs=0.02)
@@ -192,7 +202,23 @@ def test_more_samples_shrink_the_interval_to_the_gap() -> None:
 
 def test_benjamini_and_hochbergs_own_example() -> None:
     """Their 1995 paper's fifteen p-values: four rejected at q = 0.05, three by Bonferroni."""
-    p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+    p = [
+        0.0001,
+        0.0004,
+        0.0019,
+        0.0095,
+        0.0201,
+        0.0278,
+        0.0298,
+        0.0344,
+        0.0459,
+        0.3240,
+        0.4262,
+        0.5719,
+        0.6528,
+        0.7590,
+        1.0,
+    ]
     assert sum(q <= 0.05 for q in benjamini_hochberg(p)) == 4
 
 
@@ -252,7 +278,9 @@ def calls(rng: np.random.Generator, p: np.ndarray) -> dict[str, bool]:
 
 
 def test_an_identical_vendor_falls_evenly_into_the_official_distribution() -> None:
-    """Self-against-self F1 has a ceiling below 1 (statistics.md 6); an identical vendor is below its 1 % quantile about once in a hundred."""
+    """Self-against-self F1 has a ceiling below 1 (statistics.md 6); an identical vendor is below its 1 % quantile about
+    once in a hundred.
+    """
     rng = np.random.default_rng(12)
     p = rng.beta(0.4, 0.4, 500)
     below = 0

@@ -15,7 +15,14 @@ from kvv.stats.metrics import GroupTally, Metric, Unknown, f1_stat, rate_stat
 
 
 def sample(
-    number: int, outcome: Outcome, value: float | None = None, *, cluster: str = "", repeat: int = 0, reason: str = "", cut: bool = False
+    number: int,
+    outcome: Outcome,
+    value: float | None = None,
+    *,
+    cluster: str = "",
+    repeat: int = 0,
+    reason: str = "",
+    cut: bool = False,
 ) -> tuple[Case, Verdict]:
     case = Case(
         id=f"bench/q{number}",
@@ -135,7 +142,9 @@ def test_scores_between_0_and_1_get_a_t_interval_inside_the_range() -> None:
 
 
 def test_truncated_samples_are_counted_whatever_they_scored() -> None:
-    stat = stat_of([sample(1, Outcome.PASS, 1.0, cut=True), sample(2, Outcome.FAIL, 0.0, cut=True), sample(3, Outcome.PASS, 1.0)])
+    stat = stat_of(
+        [sample(1, Outcome.PASS, 1.0, cut=True), sample(2, Outcome.FAIL, 0.0, cut=True), sample(3, Outcome.PASS, 1.0)]
+    )
     assert stat.n_truncated == 2
 
 
@@ -144,7 +153,10 @@ def test_verdicts_are_read_once_so_that_a_generator_will_do() -> None:
         yield from binary(2, 2)
 
     first, second = mean_stats(
-        "bench", [Metric(metric="a", key="score", primary=True), Metric(metric="b", key="score")], stream(), breakdowns={"b": {"x": 1}}
+        "bench",
+        [Metric(metric="a", key="score", primary=True), Metric(metric="b", key="score")],
+        stream(),
+        breakdowns={"b": {"x": 1}},
     )
     assert (first.estimate, second.estimate, first.primary, second.breakdown) == (0.5, 0.5, True, {"x": 1})
 
@@ -159,7 +171,9 @@ def test_rate_of_direct_counts() -> None:
 
 def test_f1_of_the_recorded_tool_calls_and_its_bounds() -> None:
     """TP 207, FP 11, FN 19, TN 19 is the golden confusion of the recorded K2VV results: F1 .9324."""
-    stat = f1_stat("toolcall", "trigger_f1", Confusion(tp=207, fp=11, fn=19, tn=19), unknown=Unknown(positive=3, negative=1))
+    stat = f1_stat(
+        "toolcall", "trigger_f1", Confusion(tp=207, fp=11, fn=19, tn=19), unknown=Unknown(positive=3, negative=1)
+    )
     assert stat.estimate == pytest.approx(0.9324, abs=5e-5)
     assert stat.worst_case == pytest.approx(2 * 207 / (2 * 207 + 12 + 22))
     assert stat.best_case == pytest.approx(2 * 210 / (2 * 210 + 11 + 19))

@@ -1,4 +1,6 @@
-"""McNemar, Tango and the paired difference against published tables, scipy, statsmodels, and simulation within Monte-Carlo bounds."""
+"""McNemar, Tango and the paired difference against published tables, scipy, statsmodels, and simulation within
+Monte-Carlo bounds.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_exact_mcnemar_agrees_with_statsmodels(b: int, c: int) -> None:
 
 
 def test_tango_interval_reproduces_the_airway_table() -> None:
-    """Fagerland, Lydersen and Laake (Statistics in Medicine 33, 2014): 1, 1, 7, 12 of 21, Tango's interval -0.517 to -0.026."""
+    """Fagerland, Lydersen and Laake (Statistics in Medicine 33, 2014): 1, 1, 7, 12 of 21, Tango's interval -0.517 to
+    -0.026.
+    """
     assert tango_interval(1, 7, 21).pair == (pytest.approx(-0.517, abs=5e-4), pytest.approx(-0.026, abs=5e-4))
 
 
@@ -101,9 +105,13 @@ def test_impossible_tables_are_refused() -> None:
             tango_interval(b, c, n)
 
 
-@pytest.mark.parametrize(("n", "p", "margin", "rho"), [(113, 0.9, 0.10, 0.5), (500, 0.65, 0.05, 0.7), (1000, 0.89, 0.02, 0.9)])
+@pytest.mark.parametrize(
+    ("n", "p", "margin", "rho"), [(113, 0.9, 0.10, 0.5), (500, 0.65, 0.05, 0.7), (1000, 0.89, 0.02, 0.9)]
+)
 def test_tangos_type_one_error_is_its_alpha(n: int, p: float, margin: float, rho: float) -> None:
-    """At the boundary D = -margin the one-sided 5 % test passes a bad vendor in 4 to 6 of 100 (20,000 draws: Monte-Carlo sd .0015)."""
+    """At the boundary D = -margin the one-sided 5 % test passes a bad vendor in 4 to 6 of 100 (20,000 draws:
+    Monte-Carlo sd .0015).
+    """
     rng = np.random.default_rng(7)
     pv = p - margin
     both = min(p, pv, p * pv + rho * np.sqrt(p * (1 - p) * pv * (1 - pv)))
@@ -119,7 +127,9 @@ def test_bca_agrees_with_scipy() -> None:
     values = rng.exponential(size=80) - 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        expected = scipy.stats.bootstrap((values,), np.mean, confidence_level=0.9, n_resamples=20_000, method="BCa", rng=np.random.default_rng(1))
+        expected = scipy.stats.bootstrap(
+            (values,), np.mean, confidence_level=0.9, n_resamples=20_000, method="BCa", rng=np.random.default_rng(1)
+        )
     sums = [ClusterSum(n=1, total=float(v)) for v in values]
     found = bca_interval(sums, np.random.default_rng(2), 0.9, draws=20_000)
     assert found.pair == pytest.approx(tuple(expected.confidence_interval), abs=0.015)
@@ -135,7 +145,9 @@ def test_many_questions_get_the_t_interval() -> None:
     cases = [PairedCase(vendor=float(v), reference=0.5) for v in rng.random(250)]
     found = paired_difference(cases, rng, 0.9)
     values = np.array([c.difference for c in cases])
-    assert found.interval.pair == pytest.approx(scipy.stats.t.interval(0.9, 249, loc=values.mean(), scale=scipy.stats.sem(values)))
+    assert found.interval.pair == pytest.approx(
+        scipy.stats.t.interval(0.9, 249, loc=values.mean(), scale=scipy.stats.sem(values))
+    )
     assert found.method == "paired difference, t"
 
 
@@ -160,12 +172,16 @@ def test_equal_differences_are_no_certainty() -> None:
 
 
 def test_an_identical_vendor_is_covered_at_the_nominal_rate() -> None:
-    """AIME-like, 30 bimodal questions x 16 samples a side, 300 runs: a nominal 90 % interval covers 0 within Monte-Carlo bounds."""
+    """AIME-like, 30 bimodal questions x 16 samples a side, 300 runs: a nominal 90 % interval covers 0 within
+    Monte-Carlo bounds.
+    """
     rng = np.random.default_rng(8)
     ability = rng.beta(0.6, 0.15, 30)
     inside = 0
     for _ in range(300):
         vendor, reference = rng.binomial(16, ability) / 16, rng.binomial(16, ability) / 16
-        found = paired_difference([PairedCase(vendor=float(v), reference=float(r)) for v, r in zip(vendor, reference, strict=True)], rng, 0.9)
+        found = paired_difference(
+            [PairedCase(vendor=float(v), reference=float(r)) for v, r in zip(vendor, reference, strict=True)], rng, 0.9
+        )
         inside += found.interval.low <= 0 <= found.interval.high
     assert 0.85 < inside / 300 <= 0.98

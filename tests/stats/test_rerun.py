@@ -1,4 +1,6 @@
-"""The test of a rerun against scipy's and against counting; what it shows, and what it leaves open without a difference."""
+"""The test of a rerun against scipy's and against counting; what it shows, and what it leaves open without a
+difference.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_with_one_sample_a_side_it_is_mcnemars_exact_test(gained: int, lost: int
 
 def test_of_one_question_it_is_fishers_exact_test() -> None:
     table = [[1, 3], [5, 1]]
-    assert loss_p([question([1, 0, 0, 0], [1] * 5 + [0])]) == pytest.approx(scipy.stats.fisher_exact(table, alternative="less").pvalue)
+    assert loss_p([question([1, 0, 0, 0], [1] * 5 + [0])]) == pytest.approx(
+        scipy.stats.fisher_exact(table, alternative="less").pvalue
+    )
 
 
 def test_it_counts_the_divisions_of_every_question() -> None:
@@ -45,7 +49,9 @@ def test_scores_flip_their_signs() -> None:
     gaps = [-0.5, -0.25, -0.75, 0.2, -0.4, -1 / 3]
     sums = [sum(s * g for s, g in zip(signs, gaps, strict=True)) for signs in itertools.product((-1, 1), repeat=6)]
     expected = sum(total <= sum(gaps) + 1e-9 for total in sums) / 64
-    assert loss_p([question([0.75 + min(g, 0) if g > -0.75 else 0.0], [0.75 - max(g, 0)]) for g in gaps]) == pytest.approx(expected)
+    assert loss_p(
+        [question([0.75 + min(g, 0) if g > -0.75 else 0.0], [0.75 - max(g, 0)]) for g in gaps]
+    ) == pytest.approx(expected)
 
 
 def test_scores_with_repeats_get_the_normal_approximation() -> None:

@@ -37,9 +37,20 @@ class Maker:
 
     def case(self, case_id: str = "suite/one", suite: str = "suite", inputs: Mapping[str, Any] | None = None) -> Case:
         inputs = inputs or {"question": "1+1"}
-        return Case(id=case_id, suite=suite, area=Area.TOOLS, level=Level.MUST, requirement="Answers.", source="us", since="1", inputs=inputs)
+        return Case(
+            id=case_id,
+            suite=suite,
+            area=Area.TOOLS,
+            level=Level.MUST,
+            requirement="Answers.",
+            source="us",
+            since="1",
+            inputs=inputs,
+        )
 
-    def identity(self, case: str = "suite/one", sample: int = 0, step: int = 0, ask: int = 0, purpose: str = "probe") -> Identity:
+    def identity(
+        self, case: str = "suite/one", sample: int = 0, step: int = 0, ask: int = 0, purpose: str = "probe"
+    ) -> Identity:
         return Identity(case=case, sample=sample, step=step, ask=ask, purpose=purpose)
 
     def received(
@@ -81,14 +92,27 @@ class Maker:
         )
         return Received(exchange=exchange, observation=observation, findings=findings)
 
-    def put(self, store: Store, identity: Identity, *, body: Any = None, cost: float | None = None, stream: bool = False, **fields: Any) -> Received:
+    def put(
+        self,
+        store: Store,
+        identity: Identity,
+        *,
+        body: Any = None,
+        cost: float | None = None,
+        stream: bool = False,
+        **fields: Any,
+    ) -> Received:
         role = fields.get("role", Role.TARGET)
-        request = Request(body=body if body is not None else {"model": "m"}, role=role, purpose=identity.purpose, stream=stream)
+        request = Request(
+            body=body if body is not None else {"model": "m"}, role=role, purpose=identity.purpose, stream=stream
+        )
         received = self.received(identity, **fields)
         store.put_exchange(received, request, encode(request.body), cost=cost)
         return received
 
-    def verdict(self, case: str = "suite/one", sample: int = 0, outcome: Outcome = Outcome.PASS, **fields: Any) -> Verdict:
+    def verdict(
+        self, case: str = "suite/one", sample: int = 0, outcome: Outcome = Outcome.PASS, **fields: Any
+    ) -> Verdict:
         return Verdict(case=case, sample=sample, outcome=outcome, **fields)
 
 

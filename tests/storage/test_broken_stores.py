@@ -65,7 +65,20 @@ def refused(ran: Any) -> bool:
     return ran.code == 2 and len(lines) == 1 and "RUN: " in lines[0] and "store.sqlite" in lines[0] and ran.out == ""
 
 
-REQUIRED = ("run_id", "kvv_version", "started", "seed", "base_url", "vendor", "model", "profile", "surface", "tier", "preset", "policy")
+REQUIRED = (
+    "run_id",
+    "kvv_version",
+    "started",
+    "seed",
+    "base_url",
+    "vendor",
+    "model",
+    "profile",
+    "surface",
+    "tier",
+    "preset",
+    "policy",
+)
 #: what older stores lack
 ADDED_LATER = ("seal", "shard", "sandbox", "policy_sha256", "published", "chosen_cases")
 REQUIRED += ("in_process", "contract_only", "suites", "skipped", "profile_reason")
@@ -88,7 +101,9 @@ def test_these_are_all_keys_that_a_run_writes(whole: Path) -> None:
     assert run_meta.__name__ == "run_meta"
 
 
-@pytest.mark.parametrize("value", [b"5", b'"x"', b"[]", b"{}", b"null", b"[1, 2]", b'{"a": 1}', b"", b"\xff", b"[[[[", b"true", b"1e999"])
+@pytest.mark.parametrize(
+    "value", [b"5", b'"x"', b"[]", b"{}", b"null", b"[1, 2]", b'{"a": 1}', b"", b"\xff", b"[[[[", b"true", b"1e999"]
+)
 @pytest.mark.parametrize("key", [*REQUIRED, "stop"])
 def test_a_record_of_another_shape_never_ends_in_a_traceback(key: str, value: bytes, broken: Any, kvv_cli: Any) -> None:
     folder = broken("UPDATE meta SET value = ? WHERE key = ?", (value, key))
@@ -116,14 +131,18 @@ def test_damaged_rows_are_refused_by_whoever_reads_them(statement: str, broken: 
     for command in VERBS.values():
         ran = kvv_cli(*command(broken(statement), str(whole)))
         # it reads nothing of what is damaged
-        unharmed = ran.code in (0, 3) or any(words in ran.err for words in ("--rule: no finding", "is no shard", "is the run itself"))
+        unharmed = ran.code in (0, 3) or any(
+            words in ran.err for words in ("--rule: no finding", "is no shard", "is the run itself")
+        )
         assert refused(ran) or (unharmed and "internal" not in ran.said), (statement, ran)
         told += refused(ran)
     assert told
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 5_000])
-def test_a_file_that_is_no_store_is_refused_by_every_verb(content: bytes, whole: Path, tmp_path: Path, kvv_cli: Any) -> None:
+def test_a_file_that_is_no_store_is_refused_by_every_verb(
+    content: bytes, whole: Path, tmp_path: Path, kvv_cli: Any
+) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(whole, folder)
     (folder / "store.sqlite").write_bytes(content)
@@ -146,11 +165,17 @@ def test_a_store_cut_in_the_middle_is_refused_or_read(whole: Path, tmp_path: Pat
 
 def test_every_verb_that_takes_a_run_is_tried_here() -> None:
     verbs = next(action for action in build_parser()._actions if action.dest == "verb").choices or {}
-    taking = {name for name, parser in dict(verbs).items() if any(action.dest in ("run", "runs") for action in parser._actions)}
+    taking = {
+        name
+        for name, parser in dict(verbs).items()
+        if any(action.dest in ("run", "runs") for action in parser._actions)
+    }
     assert taking == {name.partition("-")[0] for name in VERBS}
 
 
-def test_a_run_that_is_still_going_on_can_be_reported_and_not_resumed(whole: Path, tmp_path: Path, kvv_cli: Any) -> None:
+def test_a_run_that_is_still_going_on_can_be_reported_and_not_resumed(
+    whole: Path, tmp_path: Path, kvv_cli: Any
+) -> None:
     folder = tmp_path / "going"
     shutil.copytree(whole, folder)
     with Store.open(folder / "store.sqlite") as store:

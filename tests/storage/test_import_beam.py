@@ -50,7 +50,9 @@ def test_recorded_scores_become_a_run_whose_failures_are_no_zeros(kvv_cli: Any, 
     row = ran.row("beam")
     assert (row["metric"], row["n_planned"], row["n_concluded"], row["n_inconclusive"]) == ("kvv_score", 6, 3, 3)
     assert row["value"] == pytest.approx((0.5 + 1 + 1) / 3)
-    assert row["kvv_value"] == pytest.approx((0.5 + 1 + 1) / 6)  # a failure, a 2 that nobody clamped and a missing score count 0 there
+    assert row["kvv_value"] == pytest.approx(
+        (0.5 + 1 + 1) / 6
+    )  # a failure, a 2 that nobody clamped and a missing score count 0 there
     assert row["breakdown"]["reasons"] == {"judge-failed": 1, "no-score": 1, "recorded-failure": 1}
     assert row["comparability"]["judge"] == "as recorded"
     assert [found["metric"] for found in ran.report["suites"]] == ["kvv_score"]
@@ -63,7 +65,10 @@ def test_without_scores_nothing_is_concluded(kvv_cli: Any, tmp_path: Path) -> No
 
 
 def test_a_score_that_no_float_holds_gives_no_score_and_no_error(tmp_path: Path) -> None:
-    found = import_beam(file(tmp_path / "a.jsonl", [line("1", "abstention")]), file(tmp_path / "s.jsonl", [scored("1", "abstention", 10**400)]))
+    found = import_beam(
+        file(tmp_path / "a.jsonl", [line("1", "abstention")]),
+        file(tmp_path / "s.jsonl", [scored("1", "abstention", 10**400)]),
+    )
     assert [case.inputs["recorded"]["kvv_score"] for case in found.cases] == [None]
 
 
@@ -82,7 +87,11 @@ def test_the_order_of_either_file_changes_nothing(tmp_path: Path) -> None:
     ("answers", "scores", "words"),
     [
         ([line("1", "telepathy")], [], "line 1: names no question"),
-        ([line("1", "abstention"), line("1", "abstention")], [], "line 2: chat '1', abstention 0 stands in line 1 already"),
+        (
+            [line("1", "abstention"), line("1", "abstention")],
+            [],
+            "line 2: chat '1', abstention 0 stands in line 1 already",
+        ),
         ([line("1", "abstention")], [scored("9", "abstention", 1)], "line 1: chat '9', abstention 0 has no answer"),
         ([line("1", "abstention")], [scored("1", "abstention", "good")], "line 1: the score is 'good', no number"),
     ],

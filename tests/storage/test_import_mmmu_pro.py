@@ -1,4 +1,6 @@
-"""`kvv import mmmu-pro`: recorded answers become a run under the official parser; what is missing is said, what is broken is named."""
+"""`kvv import mmmu-pro`: recorded answers become a run under the official parser; what is missing is said, what is
+broken is named.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import pytest
 from kvv.storage.importers import ImportFileError, import_mmmu_pro
 
 SHARED = Path(os.environ.get("KVV_SHARED") or Path(__file__).resolve().parents[3] / "shared")
-QUESTION = {"id": "test_Art_1", "question": "<image 1> shows?", "options": "['a tree', 'a boat']", "answer": "B", "subject": "Art"}
+QUESTION = {
+    "id": "test_Art_1",
+    "question": "<image 1> shows?",
+    "options": "['a tree', 'a boat']",
+    "answer": "B",
+    "subject": "Art",
+}
 LINE = {**QUESTION, "response": "Answer: B"}
 
 
@@ -25,7 +33,12 @@ def write(folder: Path, *changes: dict[str, Any]) -> Path:
 
 
 def test_each_line_is_judged_and_what_the_file_says_itself_is_not_used(tmp_path: Path, kvv_cli: Any) -> None:
-    path = write(tmp_path, {"pred_indexs": "A", "if_right": False}, {"response": "Answer: A", "if_right": True}, {"response": "no idea"})
+    path = write(
+        tmp_path,
+        {"pred_indexs": "A", "if_right": False},
+        {"response": "Answer: A", "if_right": True},
+        {"response": "no idea"},
+    )
     ran = kvv_cli("import", "mmmu-pro", str(path), "--model", "gpt-4o")
     rows = {row["metric"]: row for row in ran.report["suites"]}
     assert rows["accuracy"]["n_planned"] == rows["accuracy"]["n_concluded"] == 3

@@ -47,7 +47,11 @@ def request(number: int, **fields: Any) -> dict[str, Any]:
 
 
 def response(number: int, *, call: bool = True, name: str | None = None) -> dict[str, Any]:
-    calls = [{"id": "c", "type": "function", "function": {"name": name or f"tool_{number}", "arguments": '{"n": 1}'}}] if call else None
+    calls = (
+        [{"id": "c", "type": "function", "function": {"name": name or f"tool_{number}", "arguments": '{"n": 1}'}}]
+        if call
+        else None
+    )
     message = {"role": "assistant", "content": f"answer {number}", "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if call else "stop"}
     return {"id": f"r{number}", "object": "chat.completion", "created": 1, "model": "answered", "choices": [choice]}
@@ -55,7 +59,13 @@ def response(number: int, *, call: bool = True, name: str | None = None) -> dict
 
 def result(number: int, **fields: Any) -> dict[str, Any]:
     """K2VV's own form without the request."""
-    return {"data_index": number, "status": "success", "finish_reason": "tool_calls", "response": response(number), **fields}
+    return {
+        "data_index": number,
+        "status": "success",
+        "finish_reason": "tool_calls",
+        "response": response(number),
+        **fields,
+    }
 
 
 def save(path: Path, lines: Sequence[Any]) -> Path:
@@ -73,14 +83,24 @@ def judged(imported: Imported) -> list[tuple[Case, Verdict]]:
     found = []
     for record in imported.records:
         case = replace(cases[record.case], sample=record.sample)
-        step = SUITE.step(case, [(Answered(request=record.request, exchange=record.exchange, observation=record.observation),)])
+        step = SUITE.step(
+            case, [(Answered(request=record.request, exchange=record.exchange, observation=record.observation),)]
+        )
         assert isinstance(step, Done)
         found.append((case, step.verdict))
     return found
 
 
-def stats(imported: Imported, *references: ReferenceRun, verdicts: Sequence[tuple[Case, Verdict]] = ()) -> Mapping[str, Stat]:
-    context = Context(model=imported.model, profile=load_profile("openai"), settings=Settings(), dataset=imported.dataset, references=references)
+def stats(
+    imported: Imported, *references: ReferenceRun, verdicts: Sequence[tuple[Case, Verdict]] = ()
+) -> Mapping[str, Stat]:
+    context = Context(
+        model=imported.model,
+        profile=load_profile("openai"),
+        settings=Settings(),
+        dataset=imported.dataset,
+        references=references,
+    )
     return {stat.metric: stat for stat in SUITE.metrics(verdicts or judged(imported), context)}
 
 
@@ -101,7 +121,10 @@ def test_the_short_form_is_joined_by_data_index_and_says_so(tmp_path: Path) -> N
 
 
 def test_k2vvs_form_is_joined_by_content_whatever_its_data_index_says(tmp_path: Path) -> None:
-    results = [result(1, response=response(2), request=request(2, model="x")), result(2, response=response(1), request=request(1, model="x"))]
+    results = [
+        result(1, response=response(2), request=request(2, model="x")),
+        result(2, response=response(1), request=request(1, model="x")),
+    ]
     imported = load(tmp_path, results, [request(1), request(2)])
     assert answers(imported) == ["answer 1", "answer 2"]
     assert "2 results were joined by the content of the request they carry" in imported.notes
@@ -111,8 +134,12 @@ def test_k2vvs_form_is_joined_by_content_whatever_its_data_index_says(tmp_path: 
 
 def test_a_hash_alone_joins_by_content_too(tmp_path: Path) -> None:
     sent = request(1, model="answered")
-    digest = hashlib.md5(json.dumps(sent, sort_keys=True, ensure_ascii=False).encode(), usedforsecurity=False).hexdigest()
-    imported = load(tmp_path, [{"hash": digest, "status": "success", "response": response(1)}], [request(2), request(1)])
+    digest = hashlib.md5(
+        json.dumps(sent, sort_keys=True, ensure_ascii=False).encode(), usedforsecurity=False
+    ).hexdigest()
+    imported = load(
+        tmp_path, [{"hash": digest, "status": "success", "response": response(1)}], [request(2), request(1)]
+    )
     assert [record.observation.answer for record in imported.records] == ["", "answer 1"]
     assert "1 results were joined by the hash of their request" in imported.notes
 
@@ -130,7 +157,10 @@ def test_position_never_joins(tmp_path: Path) -> None:
 def test_blank_lines_count_in_data_index_as_in_k2vv(tmp_path: Path) -> None:
     requests = tmp_path / "requests.jsonl"
     requests.write_text(json.dumps(request(1)) + "\n\n" + json.dumps(request(3)) + "\n", "utf-8")
-    assert answers(import_k2vv(save(tmp_path / "r.jsonl", [result(1), result(3)]), requests)) == ["answer 1", "answer 3"]
+    assert answers(import_k2vv(save(tmp_path / "r.jsonl", [result(1), result(3)]), requests)) == [
+        "answer 1",
+        "answer 3",
+    ]
 
 
 def test_identical_requests_keep_their_occurrences(tmp_path: Path) -> None:
@@ -164,7 +194,10 @@ def test_a_vendor_that_invents_tool_names_is_not_taken_for_another_order(tmp_pat
 
 def test_a_missing_result_is_an_inconclusive_sample(tmp_path: Path) -> None:
     imported = load(tmp_path, [result(2)], [request(1), request(2)])
-    assert [(verdict.outcome, verdict.reason) for _, verdict in judged(imported)] == [(Outcome.INCONCLUSIVE, "missing-result"), (Outcome.PASS, "")]
+    assert [(verdict.outcome, verdict.reason) for _, verdict in judged(imported)] == [
+        (Outcome.INCONCLUSIVE, "missing-result"),
+        (Outcome.PASS, ""),
+    ]
     assert any("1 of 2 requests have no result" in note for note in imported.notes)
     row = stats(imported)["schema_accuracy"]
     assert (row.n_planned, row.n_concluded, row.n_inconclusive) == (2, 1, 1)
@@ -173,10 +206,16 @@ def test_a_missing_result_is_an_inconclusive_sample(tmp_path: Path) -> None:
 def test_a_failed_result_is_an_inconclusive_sample_with_its_error(tmp_path: Path) -> None:
     failed = {"data_index": 1, "status": "failed", "finish_reason": None, "response": {"error": "Request timed out."}}
     _, verdict = judged(load(tmp_path, [failed], [request(1)]))[0]
-    assert (verdict.outcome, verdict.reason, verdict.detail) == (Outcome.INCONCLUSIVE, "recorded-failure", "Request timed out.")
+    assert (verdict.outcome, verdict.reason, verdict.detail) == (
+        Outcome.INCONCLUSIVE,
+        "recorded-failure",
+        "Request timed out.",
+    )
 
 
-@pytest.mark.parametrize("body", [None, "text", {}, {"choices": "x"}, {"error": {"message": "busy", "type": "rate_limit"}}])
+@pytest.mark.parametrize(
+    "body", [None, "text", {}, {"choices": "x"}, {"error": {"message": "busy", "type": "rate_limit"}}]
+)
 def test_a_success_without_a_completion_is_never_a_verdict(tmp_path: Path, body: Any) -> None:
     _, verdict = judged(load(tmp_path, [result(1, response=body)], [request(1)]))[0]
     assert verdict.outcome is Outcome.INCONCLUSIVE
@@ -214,7 +253,13 @@ def test_a_result_that_cannot_be_joined_is_a_one_line_error(tmp_path: Path, resu
 
 
 @pytest.mark.parametrize(
-    "requests", [[{"messages": []}], [{"prompt": "x"}], [request(1, data_index=1), request(2, data_index=1)], [request(1, data_index=None)]]
+    "requests",
+    [
+        [{"messages": []}],
+        [{"prompt": "x"}],
+        [request(1, data_index=1), request(2, data_index=1)],
+        [request(1, data_index=None)],
+    ],
 )
 def test_a_broken_request_file_is_a_one_line_error(tmp_path: Path, requests: list[Any]) -> None:
     with pytest.raises(ImportFileError, match=r"requests\.jsonl, line [12]: "):
@@ -223,7 +268,13 @@ def test_a_broken_request_file_is_a_one_line_error(tmp_path: Path, requests: lis
 
 @pytest.mark.parametrize(
     "data",
-    [b"\xff", b"{", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", b"\x1f\x8bdamaged", gzip.compress(b"{}" * 50, mtime=0)[:-9]],
+    [
+        b"\xff",
+        b"{",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+        b"\x1f\x8bdamaged",
+        gzip.compress(b"{}" * 50, mtime=0)[:-9],
+    ],
 )
 def test_damaged_files_are_one_line_errors(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "results.jsonl"
@@ -238,15 +289,30 @@ def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
         import_k2vv(tmp_path / "nowhere", save(tmp_path / "requests.jsonl", [request(1)]))
 
 
-def test_a_recording_is_one_official_run_however_often_and_in_whatever_form_it_is_imported(kvv_cli: Any, tmp_path: Path) -> None:
+def test_a_recording_is_one_official_run_however_often_and_in_whatever_form_it_is_imported(
+    kvv_cli: Any, tmp_path: Path
+) -> None:
     asked = save(tmp_path / "requests.jsonl", [request(n) for n in range(1, 4)])
     plain = save(tmp_path / "plain.jsonl", [result(n) for n in range(1, 4)])
     packed = tmp_path / "packed.jsonl.gz"
-    packed.write_bytes(gzip.compress("\n".join(json.dumps(result(n), indent=None, sort_keys=True) for n in (3, 1, 2)).encode()))
+    packed.write_bytes(
+        gzip.compress("\n".join(json.dumps(result(n), indent=None, sort_keys=True) for n in (3, 1, 2)).encode())
+    )
     # the same scores in other words: another official run
-    other = save(tmp_path / "other.jsonl", [result(n, response={**response(n), "id": f"other-{n}"}) for n in range(1, 4)])
+    other = save(
+        tmp_path / "other.jsonl", [result(n, response={**response(n), "id": f"other-{n}"}) for n in range(1, 4)]
+    )
     for path in (plain, packed, other):
-        ran = kvv_cli("import", "k2vv", str(path), "--requests", str(asked), "--as-reference", f"{path}.ref", out=tmp_path / path.stem)
+        ran = kvv_cli(
+            "import",
+            "k2vv",
+            str(path),
+            "--requests",
+            str(asked),
+            "--as-reference",
+            f"{path}.ref",
+            out=tmp_path / path.stem,
+        )
         assert "wrote the reference" in ran.err, ran.said
     official = [word for path in (plain, packed, other) for word in ("--reference", f"{path}.ref")]
     ran = kvv_cli("import", "k2vv", str(plain), "--requests", str(asked), *official)
@@ -281,7 +347,9 @@ OBJECTS = st.dictionaries(
         st.none() | st.booleans() | st.integers(-1, 3) | st.text(max_size=4) | st.just("success"),
         lambda inner: (
             st.lists(inner, max_size=2)
-            | st.dictionaries(st.sampled_from(["choices", "message", "tool_calls", "error", "messages", "model"]), inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["choices", "message", "tool_calls", "error", "messages", "model"]), inner, max_size=3
+            )
         ),
         max_leaves=6,
     ),
@@ -309,7 +377,9 @@ def test_any_results_give_records_for_every_request_or_one_line(tmp_path: Path, 
 
 SHARED = Path(os.environ.get("KVV_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 REAL = SHARED / "data" / "tool_calls"
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"the public recordings are not there: {REAL} (set KVV_SHARED)")
+needs_real = pytest.mark.skipif(
+    not REAL.is_dir(), reason=f"the public recordings are not there: {REAL} (set KVV_SHARED)"
+)
 
 
 def real(name: str) -> list[dict[str, Any]]:
@@ -358,7 +428,10 @@ def test_golden_the_two_real_recordings(tmp_path: Path) -> None:
     assert (found["trigger_f1"].n_planned, len(vendor.imported.cases)) == (256, 251)
     assert (own["schema_accuracy"].breakdown["valid"], own["schema_accuracy"].breakdown["triggered"]) == (222, 226)
     assert (found["schema_accuracy"].breakdown["valid"], found["schema_accuracy"].breakdown["triggered"]) == (217, 218)
-    failed = [(fact["class"], fact["tool"], fact["path"], fact["keyword"]) for fact in own["schema_accuracy"].breakdown["failed_calls"]]
+    failed = [
+        (fact["class"], fact["tool"], fact["path"], fact["keyword"])
+        for fact in own["schema_accuracy"].breakdown["failed_calls"]
+    ]
     assert sorted(failed) == [
         ("arguments-not-json", "get_random_fact", "", ""),
         ("arguments-not-json", "get_random_joke", "", ""),
@@ -366,7 +439,9 @@ def test_golden_the_two_real_recordings(tmp_path: Path) -> None:
         ("schema-mismatch", "calculate_area", "$.dimensions", "required"),
     ]
     vendors = found["schema_accuracy"].breakdown["failed_calls"]
-    assert [(fact["class"], fact["path"], fact["keyword"]) for fact in vendors] == [("schema-mismatch", "$", "required")]
+    assert [(fact["class"], fact["path"], fact["keyword"]) for fact in vendors] == [
+        ("schema-mismatch", "$", "required")
+    ]
 
 
 @needs_real
@@ -374,7 +449,9 @@ def test_golden_one_failure_of_each_side_is_a_tool_that_the_request_declares_twi
     """Both call it as its first declaration wants, which K2VV's own rule accepts."""
     for name, k2vv in (("official", 223 / 226), ("vendor", 218 / 218)):
         own = recording(name).stats()
-        twice = [fact for fact in own["schema_accuracy"].breakdown["failed_calls"] if "declared 2 times" in fact["message"]]
+        twice = [
+            fact for fact in own["schema_accuracy"].breakdown["failed_calls"] if "declared 2 times" in fact["message"]
+        ]
         assert [fact["path"] for fact in twice] == ["$"]
         assert own["schema_accuracy"].kvv_value == pytest.approx(k2vv)
 

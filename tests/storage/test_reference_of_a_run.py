@@ -24,9 +24,10 @@ def test_the_last_line_says_that_it_was_written_and_what_the_exit_code_means(kvv
     with ReferenceServer(ReferenceConfig()) as server:
         ran = kvv_cli(*ASK, "--base-url", server.base_url, "--policy", "release", "--as-reference", "good.jsonl")
     assert ran.code == 3, ran.err
-    assert last(ran.err) == (
-        "kvv: wrote the reference good.jsonl: ocrbench (5 of 5 samples, 5 cases); exit code 3 is this run's own verdict (inconclusive), "
-        "which a reference does not need"
+    assert (
+        last(ran.err)
+        == "kvv: wrote the reference good.jsonl: ocrbench (5 of 5 samples, 5 cases); exit code 3 is this run's own"
+        " verdict (inconclusive), which a reference does not need"
     )
     assert len(read_reference(Path("good.jsonl")).runs["ocrbench"].cases) == 5
     # standard output ends with the folder, as ever
@@ -44,7 +45,9 @@ def test_a_run_in_which_nothing_concluded_leaves_no_reference_and_an_older_one_a
 
 
 def test_a_check_has_nothing_for_a_reference_and_does_not_end_as_if_it_had(kvv_cli: Any) -> None:
-    ran = kvv_cli("check", "params", "--case", "params/rejected/temperature-1.1/*", "--as-reference", "good.jsonl", "-q")
+    ran = kvv_cli(
+        "check", "params", "--case", "params/rejected/temperature-1.1/*", "--as-reference", "good.jsonl", "-q"
+    )
     assert (ran.code, ran.report["exit_code"]) == (2, 0)
     assert "no benchmark sample was concluded" in last(ran.err)
     assert not Path("good.jsonl").exists()
@@ -59,7 +62,10 @@ def test_a_write_that_fails_at_the_end_loses_nothing(kvv_cli: Any, monkeypatch: 
             patch.setattr(kvv.reporting.finalize, "write_reference", refused)
             ran = kvv_cli(*ASK, "--base-url", server.base_url, "--as-reference", "good.jsonl")
         assert ran.code == 2
-        assert f"cannot write good.jsonl: Permission denied; the run is kept: `kvv resume {ran.folder}` writes it again" in last(ran.err)
+        assert (
+            f"cannot write good.jsonl: Permission denied; the run is kept: `kvv resume {ran.folder}` writes it again"
+            in last(ran.err)
+        )
         assert json.loads((ran.folder / "report.json").read_text("utf-8"))["suites"][0]["n_concluded"] == 5
         asked = server.stats()["requests"]
         assert kvv_cli("resume", str(ran.folder), "-q").code == ran.report["exit_code"]

@@ -22,19 +22,32 @@ from kvv.storage.references import (
     write_reference,
 )
 
-HEADER = Header(model="kimi-k3", run_id="run-1", created="2026-08-13T09:30:00Z", source="official", data_sha256={"toolcall": "ab"})
+HEADER = Header(
+    model="kimi-k3", run_id="run-1", created="2026-08-13T09:30:00Z", source="official", data_sha256={"toolcall": "ab"}
+)
 
 
-def pair(case_id: str, sample: int, values: dict[str, float], outcome: Outcome = Outcome.PASS, suite: str = "toolcall") -> tuple[Case, Verdict]:
-    case = Case(id=case_id, suite=suite, area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={})
+def pair(
+    case_id: str, sample: int, values: dict[str, float], outcome: Outcome = Outcome.PASS, suite: str = "toolcall"
+) -> tuple[Case, Verdict]:
+    case = Case(
+        id=case_id, suite=suite, area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={}
+    )
     return replace(case, sample=sample), Verdict(case=case_id, sample=sample, outcome=outcome, values=values)
 
 
 def test_values_come_back_by_suite_case_and_sample(tmp_path: Path) -> None:
     path = tmp_path / "ref.jsonl"
-    verdicts = [pair("a/2", 1, {"x": 0.5}), pair("a/2", 0, {"x": 1.0}, Outcome.FAIL), pair("b/1", 0, {"y": 0.0}, suite="aime2025")]
+    verdicts = [
+        pair("a/2", 1, {"x": 0.5}),
+        pair("a/2", 0, {"x": 1.0}, Outcome.FAIL),
+        pair("b/1", 0, {"y": 0.0}, suite="aime2025"),
+    ]
     written = write_reference(path, HEADER, verdicts)
-    assert [(suite.suite, suite.cases, suite.samples, suite.usable) for suite in written] == [("toolcall", 1, 2, 2), ("aime2025", 1, 1, 1)]
+    assert [(suite.suite, suite.cases, suite.samples, suite.usable) for suite in written] == [
+        ("toolcall", 1, 2, 2),
+        ("aime2025", 1, 1, 1),
+    ]
     found = read_reference(path)
     assert found.header == HEADER
     assert found.runs["toolcall"].cases == {"a/2": [{"x": 1.0}, {"x": 0.5}]}
@@ -46,7 +59,14 @@ def test_a_sample_without_conclusion_keeps_its_place(tmp_path: Path) -> None:
     path = tmp_path / "ref.jsonl"
     refused = pair("a", 3, {}, Outcome.FAIL)
     write_reference(
-        path, HEADER, [pair("a", 0, {}, Outcome.INCONCLUSIVE), pair("a", 2, {"x": 1.0}), refused, pair("b", 0, {"x": 1.0}, Outcome.ERROR)]
+        path,
+        HEADER,
+        [
+            pair("a", 0, {}, Outcome.INCONCLUSIVE),
+            pair("a", 2, {"x": 1.0}),
+            refused,
+            pair("b", 0, {"x": 1.0}, Outcome.ERROR),
+        ],
     )
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()[1:]]
     assert lines[0]["samples"] == [None, None, {"x": 1.0}, None]
@@ -57,7 +77,11 @@ def test_a_sample_without_conclusion_keeps_its_place(tmp_path: Path) -> None:
 def test_a_reference_of_nothing_is_refused_and_leaves_an_older_one_alone(tmp_path: Path) -> None:
     path = tmp_path / "ref.jsonl"
     path.write_text("older", "utf-8")
-    nothing = [pair("a", 0, {}, Outcome.INCONCLUSIVE), pair("b", 0, {"x": 1.0}, Outcome.ERROR), pair("c", 0, {}, Outcome.FAIL)]
+    nothing = [
+        pair("a", 0, {}, Outcome.INCONCLUSIVE),
+        pair("b", 0, {"x": 1.0}, Outcome.ERROR),
+        pair("c", 0, {}, Outcome.FAIL),
+    ]
     for verdicts in (nothing, []):
         with pytest.raises(ReferenceError, match="no benchmark sample was concluded"):
             write_reference(path, HEADER, verdicts)
@@ -160,7 +184,9 @@ def test_whatever_is_written_is_read_back(tmp_path: Path, found: dict[tuple[str,
     path = tmp_path / "ref.jsonl"
     write_reference(path, HEADER, [pair(case, sample, values) for (case, sample), values in found.items()])
     cases = read_reference(path).runs["toolcall"].cases
-    assert {(case, k): dict(values) for case, samples in cases.items() for k, values in enumerate(samples) if values} == found
+    assert {
+        (case, k): dict(values) for case, samples in cases.items() for k, values in enumerate(samples) if values
+    } == found
 
 
 @given(st.binary(max_size=200))
@@ -179,6 +205,8 @@ def test_any_bytes_are_a_reference_or_a_reference_error(tmp_path: Path, data: by
 @pytest.mark.parametrize("value", ["-1", "1.5", "1e308"])
 def test_a_score_outside_0_to_1_is_refused_with_its_line(value: str, tmp_path: Path) -> None:
     path = tmp_path / "ref.jsonl"
-    path.write_text('{"kvv_reference": 1, "model": "m"}\n{"suite": "s", "case": "c", "samples": [{"x": ' + value + "}]}\n", "utf-8")
+    path.write_text(
+        '{"kvv_reference": 1, "model": "m"}\n{"suite": "s", "case": "c", "samples": [{"x": ' + value + "}]}\n", "utf-8"
+    )
     with pytest.raises(ReferenceError, match=r"line 2: .* lies from 0 to 1"):
         read_reference(path)

@@ -30,7 +30,10 @@ def a_run(root: Path, name: str, *, put_ns: int | None = None) -> Path:
 def test_of_runs_of_the_same_second_the_last_is_the_one_that_began_last(tmp_path: Path) -> None:
     second_ns = 1_767_225_600 * 10**9
     order = ["f00000", "a00000", "c00000", "b00000"]
-    made = [a_run(tmp_path, f"{SECOND}-local-m-{hash_}", put_ns=second_ns + 1_000_000 * number) for number, hash_ in enumerate(order)]
+    made = [
+        a_run(tmp_path, f"{SECOND}-local-m-{hash_}", put_ns=second_ns + 1_000_000 * number)
+        for number, hash_ in enumerate(order)
+    ]
     assert runs_under(tmp_path) == made
     assert find_run("last", str(tmp_path)) == made[-1]
 
@@ -62,7 +65,9 @@ def test_what_a_killed_start_left_is_no_run(left: str, tmp_path: Path) -> None:
         find_run(broken.name, str(tmp_path))
 
 
-def test_a_run_can_be_found_only_when_its_store_holds_the_whole_plan(kvv_cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_can_be_found_only_when_its_store_holds_the_whole_plan(
+    kvv_cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held: list[int] = []
 
     def watched(folder: Path, config: RunConfig) -> None:

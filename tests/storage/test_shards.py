@@ -18,7 +18,17 @@ from kvv.storage.store.merge import merge_into
 
 def case(case_id: str, cluster: str = "", block: str | None = None) -> Case:
     inputs = {} if block is None else {"block": block}
-    return Case(id=case_id, suite="s", area=Area.TOOLS, level=Level.MUST, requirement="r", source="s", since="1", inputs=inputs, cluster=cluster)
+    return Case(
+        id=case_id,
+        suite="s",
+        area=Area.TOOLS,
+        level=Level.MUST,
+        requirement="r",
+        source="s",
+        since="1",
+        inputs=inputs,
+        cluster=cluster,
+    )
 
 
 cases = st.lists(st.tuples(st.text(max_size=6), st.integers(0, 5)), max_size=60, unique_by=lambda item: item[0]).map(
@@ -76,9 +86,13 @@ def whole(path: Path, make: Any, names: list[str]) -> Path:
         for name in names:
             store.put_cases([make.case(name)], {name: 1})
             body = {"messages": [{"role": "user", "content": "x" * 40_000}, {"role": "user", "content": name}]}
-            finding = Finding(rule="r/x", area=Area.TOOLS, level=Level.MUST, kind=FindingKind.BREAKS_CLIENTS, message=name)
+            finding = Finding(
+                rule="r/x", area=Area.TOOLS, level=Level.MUST, kind=FindingKind.BREAKS_CLIENTS, message=name
+            )
             for attempt in (1, 2):
-                received = make.received(make.identity(name), answer=f"{name} {attempt}", attempt=attempt, findings=(finding,))
+                received = make.received(
+                    make.identity(name), answer=f"{name} {attempt}", attempt=attempt, findings=(finding,)
+                )
                 store.put_exchange(received, Request(body=body), encode(body))
             store.put_alias(make.identity(name, step=1), make.identity(name))
             store.put_verdict(Verdict(case=name, sample=0, outcome=Outcome.FAIL, reason="old"))
@@ -90,7 +104,8 @@ def whole(path: Path, make: Any, names: list[str]) -> Path:
 def read(path: Path, names: list[str]) -> Any:
     with Store.open(path, read_only=True) as store:
         exchanges = [
-            (e.exchange.identity.key, e.exchange.attempt, e.body, e.observation.answer, [f.message for f in e.findings]) for e in store.exchanges()
+            (e.exchange.identity.key, e.exchange.attempt, e.body, e.observation.answer, [f.message for f in e.findings])
+            for e in store.exchanges()
         ]
         histories = {name: [[a.observation.answer for a in step] for step in store.history(name, 0)] for name in names}
         return {

@@ -55,7 +55,9 @@ def test_a_conversation_asked_twenty_questions_is_stored_once(store: Store, make
     store.flush()
     assert count_blobs(store.path) == 21
     stored = list(store.exchanges())
-    assert [json.loads(item.body)["messages"][1]["content"] for item in stored] == [f"question {ask}" for ask in range(20)]
+    assert [json.loads(item.body)["messages"][1]["content"] for item in stored] == [
+        f"question {ask}" for ask in range(20)
+    ]
     assert stored[0].parts[1] is stored[19].parts[1]
     assert stored[7].request.body["messages"][0] == json.loads(history.data)  # type: ignore[call-overload]
     assert store.case(case.id) == case
@@ -63,7 +65,9 @@ def test_a_conversation_asked_twenty_questions_is_stored_once(store: Store, make
 
 def test_equal_bodies_are_stored_once(store: Store, make: Any) -> None:
     for sample in range(5):
-        make.put(store, make.identity(sample=sample), body={"model": "m", "messages": [{"role": "user", "content": "same"}]})
+        make.put(
+            store, make.identity(sample=sample), body={"model": "m", "messages": [{"role": "user", "content": "same"}]}
+        )
     store.flush()
     assert count_blobs(store.path) == 1
 
@@ -96,7 +100,9 @@ def test_a_large_body_is_parsed_when_looked_into_and_can_go_to_a_worker(store: S
 
 @pytest.mark.parametrize("count", [0, 1, 3, 2_000])
 def test_frames_come_back_raw_whether_they_stand_with_the_record_or_apart(store: Store, make: Any, count: int) -> None:
-    frames = tuple(Frame(number, number * 1.1, b"\xff{}" * (number % 90), "" if number % 2 else "e\x00") for number in range(count))
+    frames = tuple(
+        Frame(number, number * 1.1, b"\xff{}" * (number % 90), "" if number % 2 else "e\x00") for number in range(count)
+    )
     make.put(store, make.identity(), frames=frames)
     store.flush()
     (stored,) = store.exchanges()
@@ -104,7 +110,9 @@ def test_frames_come_back_raw_whether_they_stand_with_the_record_or_apart(store:
 
 
 def test_an_exchange_comes_back_whole(store: Store, make: Any) -> None:
-    received = make.put(store, make.identity(purpose="control"), usage={"prompt_tokens": 10**30, "x": None}, cost=0.25, stream=True)
+    received = make.put(
+        store, make.identity(purpose="control"), usage={"prompt_tokens": 10**30, "x": None}, cost=0.25, stream=True
+    )
     store.flush()
     (stored,) = store.exchanges()
     assert stored.exchange.id == 1
@@ -119,7 +127,14 @@ def _with_id(received: Received) -> Received:
 
 def test_text_that_no_text_column_can_hold_does_not_stop_the_writer(store: Store) -> None:
     identity = Identity(case="suite/one", sample=0, step=0, ask=0, purpose="probe")
-    exchange = Exchange(identity=identity, attempt=1, role=Role.TARGET, started="", status=200, headers=(("x-request-id", "\x00\ud800"),))
+    exchange = Exchange(
+        identity=identity,
+        attempt=1,
+        role=Role.TARGET,
+        started="",
+        status=200,
+        headers=(("x-request-id", "\x00\ud800"),),
+    )
     observation = Observation(shape=Shape.COMPLETION, id="\ud83d", model="\udfff\x00")
     store.put_exchange(Received(exchange=exchange, observation=observation, findings=()), Request(body={}), encode({}))
     store.flush()
@@ -144,7 +159,10 @@ def test_a_damaged_blob_is_noticed(store_path: Path, make: Any) -> None:
     data[len(data) // 2] ^= 0x10
     connection.execute("UPDATE record SET data = ?", (bytes(data),))
     connection.close()
-    with Store.open(store_path, read_only=True) as store, pytest.raises(StoreError, match=r"store\.sqlite: damaged record"):
+    with (
+        Store.open(store_path, read_only=True) as store,
+        pytest.raises(StoreError, match=r"store\.sqlite: damaged record"),
+    ):
         list(store.exchanges())
 
 

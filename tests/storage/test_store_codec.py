@@ -36,7 +36,9 @@ from kvv.storage.store import NotStorableError, StoreError
 from kvv.storage.store.codec import codec, dump_json, load_json, pack_frames, tag, unpack_frames, untag
 
 # all code points: NUL, and surrogates alone and in pairs that Python keeps apart
-texts = st.text(st.characters(exclude_categories=()), max_size=12) | st.sampled_from(["\ud83d\ude00", "\x00", "null", "\udfff\ud800"])
+texts = st.text(st.characters(exclude_categories=()), max_size=12) | st.sampled_from(
+    ["\ud83d\ude00", "\x00", "null", "\udfff\ud800"]
+)
 tag_like = st.sampled_from(["$fragment", "$tuple", "$literal", "$ref"])
 maybe_text = st.none() | texts
 numbers = st.integers() | st.integers(-(10**40), 10**40) | st.floats(allow_nan=False)
@@ -45,10 +47,17 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts | tag_like, inner, max_size=3),
     max_leaves=8,
 )
-any_values = st.recursive(json_values, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.lists(inner, max_size=3), max_leaves=6)
+any_values = st.recursive(
+    json_values, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.lists(inner, max_size=3), max_leaves=6
+)
 milliseconds = st.none() | st.floats(0, 1e9)
 
-usage = st.builds(UsageReport, place=st.sampled_from(["body", "chunk"]), frame=st.integers(), raw=st.dictionaries(texts, json_values, max_size=3))
+usage = st.builds(
+    UsageReport,
+    place=st.sampled_from(["body", "chunk"]),
+    frame=st.integers(),
+    raw=st.dictionaries(texts, json_values, max_size=3),
+)
 observations = st.builds(
     Observation,
     shape=st.sampled_from(Shape),
@@ -61,7 +70,15 @@ observations = st.builds(
             reasoning=maybe_text,
             reasoning_field=maybe_text,
             tool_calls=st.lists(
-                st.builds(ToolCall, index=st.none() | st.integers(), id=maybe_text, name=maybe_text, arguments=texts, type=maybe_text), max_size=2
+                st.builds(
+                    ToolCall,
+                    index=st.none() | st.integers(),
+                    id=maybe_text,
+                    name=maybe_text,
+                    arguments=texts,
+                    type=maybe_text,
+                ),
+                max_size=2,
             ).map(tuple),
             finish_reason=maybe_text,
             logprobs=st.integers(0, 9),
@@ -70,7 +87,10 @@ observations = st.builds(
         max_size=2,
     ).map(tuple),
     usage=st.lists(usage, max_size=2).map(tuple),
-    error=st.none() | st.builds(ErrorBody, message=texts, type=maybe_text, code=st.none() | texts | st.integers(), envelope=st.booleans()),
+    error=st.none()
+    | st.builds(
+        ErrorBody, message=texts, type=maybe_text, code=st.none() | texts | st.integers(), envelope=st.booleans()
+    ),
     done=st.booleans(),
     id=maybe_text,
     model=maybe_text,
@@ -78,7 +98,9 @@ observations = st.builds(
 )
 exchanges = st.builds(
     Exchange,
-    identity=st.builds(Identity, case=texts, sample=st.integers(0), step=st.integers(0), ask=st.integers(0), purpose=texts),
+    identity=st.builds(
+        Identity, case=texts, sample=st.integers(0), step=st.integers(0), ask=st.integers(0), purpose=texts
+    ),
     attempt=st.integers(1, 9),
     role=st.sampled_from(Role),
     started=texts,
@@ -90,7 +112,13 @@ exchanges = st.builds(
     bytes_received=st.integers(0),
     fault=st.none() | st.builds(Fault, kind=st.sampled_from(FaultKind), detail=texts, after_content=st.booleans()),
     upstream=st.builds(Upstream, provider=maybe_text, system_fingerprint=maybe_text, model=maybe_text),
-    timing=st.builds(Timing, first_byte_ms=milliseconds, first_token_ms=milliseconds, total_ms=st.floats(0, 1e9), itl_p50_ms=milliseconds),
+    timing=st.builds(
+        Timing,
+        first_byte_ms=milliseconds,
+        first_token_ms=milliseconds,
+        total_ms=st.floats(0, 1e9),
+        itl_p50_ms=milliseconds,
+    ),
 )
 verdicts = st.builds(
     Verdict,
@@ -101,11 +129,15 @@ verdicts = st.builds(
     detail=texts,
     values=st.dictionaries(texts, st.floats(allow_nan=False), max_size=3),
     facts=st.dictionaries(texts, any_values, max_size=3),
-    evidence=st.lists(st.builds(Evidence, exchange=texts, frame=st.none() | st.integers(), excerpt=texts), max_size=2).map(tuple),
+    evidence=st.lists(
+        st.builds(Evidence, exchange=texts, frame=st.none() | st.integers(), excerpt=texts), max_size=2
+    ).map(tuple),
     scorer=texts,
     truncated=st.booleans(),
 )
-frames = st.lists(st.builds(Frame, st.integers(0, 2**40), st.floats(allow_nan=False), st.binary(max_size=40), texts), max_size=5)
+frames = st.lists(
+    st.builds(Frame, st.integers(0, 2**40), st.floats(allow_nan=False), st.binary(max_size=40), texts), max_size=5
+)
 
 
 def through_bytes(value: Any, cls: Callable[..., Any]) -> Any:
@@ -189,7 +221,9 @@ def test_a_fragment_and_bytes_become_their_digests_and_come_back() -> None:
     assert untag(load_json(dump_json(tagged)), kept.__getitem__) == value
 
 
-@pytest.mark.parametrize("value", [{1: 2}, {"a": {3}}, {"a": object()}, {"a": b"bytes"}, {"a": Fragment.of(b"1")}, {"a": 1j}])
+@pytest.mark.parametrize(
+    "value", [{1: 2}, {"a": {3}}, {"a": object()}, {"a": b"bytes"}, {"a": Fragment.of(b"1")}, {"a": 1j}]
+)
 def test_what_is_not_json_like_is_refused(value: Any) -> None:
     with pytest.raises(NotStorableError, match="JSON-like"):
         dump_json(tag(value))
@@ -202,7 +236,9 @@ def test_fields_equal_to_their_default_are_left_out_and_unknown_ones_are_ignored
     assert codec(Request).encode(Request(body={}, timeouts=Timeouts())) == {"body": {}}
 
 
-@pytest.mark.parametrize("data", [{}, {"shape": "no such shape"}, {"shape": "error", "choices": 3}, {"shape": "error", "error": []}])
+@pytest.mark.parametrize(
+    "data", [{}, {"shape": "no such shape"}, {"shape": "error", "choices": 3}, {"shape": "error", "error": []}]
+)
 def test_a_record_that_fits_no_type_is_a_store_error(data: dict[str, Any]) -> None:
     with pytest.raises(StoreError, match="damaged record"):
         codec(Observation).decode(data)

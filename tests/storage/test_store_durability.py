@@ -35,7 +35,8 @@ print(number, flush=True)
 known = number
 while True:
     identity = Identity(case=f"suite/{number}", sample=0, step=0, ask=0, purpose="probe")
-    exchange = Exchange(identity=identity, attempt=1, role=Role.TARGET, started="", status=200, frames=(Frame(1, 0.0, b"x" * (number % 5000)),))
+    frames = (Frame(1, 0.0, b"x" * (number % 5000)),)
+    exchange = Exchange(identity=identity, attempt=1, role=Role.TARGET, started="", status=200, frames=frames)
     observation = Observation(shape=Shape.COMPLETION, choices=(Choice(answer=str(number)),))
     received = SimpleNamespace(exchange=exchange, observation=observation, findings=())
     store.put_exchange(received, Request(body={"n": number}), SimpleNamespace(parts=(b'{"n":%d}' % number,), size=10))
@@ -64,7 +65,9 @@ with Store.open(Path(sys.argv[1]), read_only=True) as store:
 
 
 def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def beside(path: Path) -> list[str]:
@@ -158,7 +161,9 @@ def test_of_many_that_open_at_once_one_writes(store_path: Path) -> None:
 # --- failures surface ----------------------------------------------------------------------------------
 
 
-def test_a_full_disk_surfaces_in_put_flush_wait_and_close(store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_surfaces_in_put_flush_wait_and_close(
+    store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepare = schema.prepare_writer
 
     def small_disk(connection: sqlite3.Connection) -> None:
@@ -173,7 +178,12 @@ def test_a_full_disk_surfaces_in_put_flush_wait_and_close(store_path: Path, make
     for ask in range(1, 4):
         with contextlib.suppress(StoreError):
             make.put(store, make.identity(ask=ask), body=big + bytes([ask]))
-    for attempt in (store.flush, lambda: asyncio.run(store.drained(0)), lambda: make.put(store, make.identity()), lambda: store.put_event("x", {})):
+    for attempt in (
+        store.flush,
+        lambda: asyncio.run(store.drained(0)),
+        lambda: make.put(store, make.identity()),
+        lambda: store.put_event("x", {}),
+    ):
         with pytest.raises(StoreError, match="no space left"):
             attempt()
     assert store.concluded == 1
@@ -228,7 +238,8 @@ def foreign(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize(
-    ("kind", "said"), [("text", "not a kvv store"), ("empty", "not a kvv store"), ("other", "not a kvv store"), ("newer", "newer kvv")]
+    ("kind", "said"),
+    [("text", "not a kvv store"), ("empty", "not a kvv store"), ("other", "not a kvv store"), ("newer", "newer kvv")],
 )
 def test_a_file_that_is_no_store_of_ours_is_left_alone(store_path: Path, kind: str, said: str, read_only: bool) -> None:
     foreign(store_path, kind)
@@ -292,7 +303,9 @@ def slow_store(path: Path, monkeypatch: pytest.MonkeyPatch, *, seconds: float, f
     return Store.open(path)
 
 
-def test_a_slow_commit_does_not_delay_a_put_and_drained_waits_for_it(store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_commit_does_not_delay_a_put_and_drained_waits_for_it(
+    store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = slow_store(store_path, monkeypatch, seconds=0.3)
     received = [make.received(make.identity(sample=sample)) for sample in range(200)]
 
@@ -315,7 +328,9 @@ def test_a_slow_commit_does_not_delay_a_put_and_drained_waits_for_it(store_path:
     store.close()
 
 
-def test_drained_returns_at_once_below_the_mark_and_wakes_every_waiter(store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drained_returns_at_once_below_the_mark_and_wakes_every_waiter(
+    store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = slow_store(store_path, monkeypatch, seconds=0.1)
 
     async def use() -> None:
@@ -367,7 +382,9 @@ def test_another_process_reads_what_is_committed_while_this_one_writes(store: St
             reader.put_event("x", {})
 
 
-def test_a_reader_that_stays_delays_closing_but_loses_nothing(store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_stays_delays_closing_but_loses_nothing(
+    store_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schema, "FINISH_TIMEOUT_S", 0.1)
     store = Store.create(store_path, {})
     with Store.open(store_path, read_only=True) as reader:

@@ -44,7 +44,9 @@ def test_a_shared_control_is_in_the_history_of_both_cases(store: Store, make: An
     assert store.answers("suite/two", 0)[alias].exchange.identity == control
 
 
-def test_a_request_sent_after_it_was_aliased_counts_and_an_alias_put_after_it_was_sent_counts(store: Store, make: Any) -> None:
+def test_a_request_sent_after_it_was_aliased_counts_and_an_alias_put_after_it_was_sent_counts(
+    store: Store, make: Any
+) -> None:
     control, mine = make.identity(purpose="control"), make.identity("suite/two", purpose="control")
     make.put(store, control, answer="shared")
     store.put_alias(mine, control)
@@ -86,7 +88,10 @@ def test_a_restart_empties_the_history_and_keeps_the_exchanges(store: Store, mak
     store.flush()
     first, second = store.replies("suite/one", 0)
     assert isinstance(first, tuple)
-    assert (first[0].observation.answer, second) == ("after", Executed(exit_code=None, output="\ud800\x00", timed_out=True, seconds=1.5))
+    assert (first[0].observation.answer, second) == (
+        "after",
+        Executed(exit_code=None, output="\ud800\x00", timed_out=True, seconds=1.5),
+    )
     assert answers_of(store) == [["after"]]
     assert [item.restart for item in store.exchanges()] == [0, 1]
 
@@ -102,7 +107,14 @@ def test_a_restart_outlives_the_process(store_path: Any, make: Any) -> None:
 
 def test_history_carries_request_and_findings_so_that_the_suite_judges_as_it_did(store: Store, make: Any) -> None:
     finding = Finding(
-        rule="r", area=Area.USAGE, level=Level.SHOULD, kind=FindingKind.DIFFERS, message="\ud800", frame=3, excerpt="\x00", causes=("F-1", "F-2")
+        rule="r",
+        area=Area.USAGE,
+        level=Level.SHOULD,
+        kind=FindingKind.DIFFERS,
+        message="\ud800",
+        frame=3,
+        excerpt="\x00",
+        causes=("F-1", "F-2"),
     )
     make.put(store, make.identity(), body={"stop": ["x"]}, findings=(finding, finding))
     store.flush()
@@ -140,12 +152,23 @@ def test_verdicts_come_in_the_order_of_the_plan_and_by_suite(store: Store, make:
     for case, sample in [("suite/a", 0), ("suite/z", 1), ("other/m", 0), ("suite/z", 0)]:
         store.put_verdict(make.verdict(case, sample))
     store.flush()
-    assert [(case, sample) for case, sample, _ in store.verdicts("suite")] == [("suite/z", 0), ("suite/z", 1), ("suite/a", 0)]
-    assert [(case, sample) for case, sample, _ in store.verdicts()] == [("suite/z", 0), ("suite/z", 1), ("other/m", 0), ("suite/a", 0)]
+    assert [(case, sample) for case, sample, _ in store.verdicts("suite")] == [
+        ("suite/z", 0),
+        ("suite/z", 1),
+        ("suite/a", 0),
+    ]
+    assert [(case, sample) for case, sample, _ in store.verdicts()] == [
+        ("suite/z", 0),
+        ("suite/z", 1),
+        ("other/m", 0),
+        ("suite/a", 0),
+    ]
 
 
 @pytest.mark.parametrize("facts", [{"a": object()}, {"a": {1, 2}}, {1: "a"}])
-def test_a_verdict_that_is_not_json_like_is_refused_at_once_and_harms_nothing(store: Store, make: Any, facts: Any) -> None:
+def test_a_verdict_that_is_not_json_like_is_refused_at_once_and_harms_nothing(
+    store: Store, make: Any, facts: Any
+) -> None:
     with pytest.raises(NotStorableError, match="verdict of suite/one#0"):
         store.put_verdict(make.verdict(facts=facts))
     store.put_verdict(make.verdict())
@@ -160,9 +183,17 @@ def test_traffic_counts_requests_attempts_and_tokens_by_role(store: Store, make:
     usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 64}}
     make.put(store, make.identity(sample=0), usage=usage, cost=0.5)
     make.put(store, make.identity(sample=1), status=503)
-    make.put(store, make.identity(sample=1), attempt=2, usage={"prompt_tokens": 1, "cached_tokens": 1, "completion_tokens": -5}, cost=0.25)
+    make.put(
+        store,
+        make.identity(sample=1),
+        attempt=2,
+        usage={"prompt_tokens": 1, "cached_tokens": 1, "completion_tokens": -5},
+        cost=0.25,
+    )
     make.put(store, make.identity(sample=2), status=None, fault=Fault(kind=FaultKind.CONNECT, detail="refused"))
-    make.put(store, make.identity(sample=0, step=1), role=Role.JUDGE, usage={"prompt_tokens": 10**30, "completion_tokens": 2})
+    make.put(
+        store, make.identity(sample=0, step=1), role=Role.JUDGE, usage={"prompt_tokens": 10**30, "completion_tokens": 2}
+    )
     store.flush()
     traffic = store.traffic()
     target = traffic["roles"]["target"]
@@ -178,7 +209,12 @@ def test_traffic_counts_requests_attempts_and_tokens_by_role(store: Store, make:
         "cost": 0.75,
     }
     assert traffic["roles"]["judge"]["cost"] is None
-    assert (traffic["attempts"], traffic["completion_tokens"], traffic["cost"], traffic["status"]) == (5, 9, 0.75, {"200": 3, "503": 1, "none": 1})
+    assert (traffic["attempts"], traffic["completion_tokens"], traffic["cost"], traffic["status"]) == (
+        5,
+        9,
+        0.75,
+        {"200": 3, "503": 1, "none": 1},
+    )
 
 
 def test_traffic_of_an_empty_run_is_zero(store: Store) -> None:
@@ -186,7 +222,9 @@ def test_traffic_of_an_empty_run_is_zero(store: Store) -> None:
     assert (traffic["requests"], traffic["cost"], traffic["roles"]) == (0, None, {})
 
 
-def test_timing_is_of_answered_exchanges_and_tokens_per_second_counts_from_the_first_token(store: Store, make: Any) -> None:
+def test_timing_is_of_answered_exchanges_and_tokens_per_second_counts_from_the_first_token(
+    store: Store, make: Any
+) -> None:
     timing = Timing(first_token_ms=200.0, total_ms=1200.0, itl_p50_ms=9.0)
     make.put(store, make.identity(), usage={"prompt_tokens": 5, "completion_tokens": 101}, timing=timing, stream=True)
     make.put(store, make.identity(sample=1), usage={"prompt_tokens": 5, "completion_tokens": 101}, timing=timing)
@@ -195,7 +233,12 @@ def test_timing_is_of_answered_exchanges_and_tokens_per_second_counts_from_the_f
     store.put_cases([make.case()], {})
     store.flush()
     streamed, whole = list(store.timing_samples("suite"))
-    assert (streamed.tokens_per_s, streamed.first_token_ms, streamed.itl_p50_ms, streamed.total_ms) == (100.0, 200.0, 9.0, 1200.0)
+    assert (streamed.tokens_per_s, streamed.first_token_ms, streamed.itl_p50_ms, streamed.total_ms) == (
+        100.0,
+        200.0,
+        9.0,
+        1200.0,
+    )
     assert (streamed.stream, streamed.prompt_tokens, whole.stream, whole.tokens_per_s) == (True, 5, False, None)
     assert list(store.timing_samples("other")) == []
     assert [item.sample for item in store.timing_samples(role=Role.JUDGE)] == [3]
@@ -225,10 +268,17 @@ def test_lost_requests_are_first_attempts_without_an_answer_and_no_probes(store:
 def test_endings_name_the_fault_of_broken_attempts_and_the_age_of_all(store: Store, make: Any) -> None:
     make.put(store, make.identity(), timing=Timing(total_ms=900.0), stream=True)
     make.put(store, make.identity(sample=1), status=504, timing=Timing(total_ms=60_000.0))
-    make.put(store, make.identity(sample=2), fault=Fault(kind=FaultKind.CUT, detail="closed"), timing=Timing(total_ms=60_001.0))
+    make.put(
+        store,
+        make.identity(sample=2),
+        fault=Fault(kind=FaultKind.CUT, detail="closed"),
+        timing=Timing(total_ms=60_001.0),
+    )
     make.put(store, make.identity(sample=3), role=Role.JUDGE)
     store.flush()
-    assert [(one.exchange, one.stream, one.total_ms, one.answered, one.status, one.fault) for one in store.endings()] == [
+    assert [
+        (one.exchange, one.stream, one.total_ms, one.answered, one.status, one.fault) for one in store.endings()
+    ] == [
         ("suite/one#0/0.0.probe", True, 900.0, True, 200, None),
         ("suite/one#1/0.0.probe", False, 60_000.0, False, 504, None),
         ("suite/one#2/0.0.probe", False, 60_001.0, False, 200, FaultKind.CUT),
@@ -238,11 +288,20 @@ def test_endings_name_the_fault_of_broken_attempts_and_the_age_of_all(store: Sto
 def test_findings_are_grouped_by_rule_with_the_first_five_examples(store: Store, make: Any) -> None:
     def finding(rule: str, message: str) -> Finding:
         return Finding(
-            rule=rule, area=Area.STREAMING, level=Level.MUST, kind=FindingKind.BREAKS_CLIENTS, message=message, frame=2, excerpt="x", causes=("c",)
+            rule=rule,
+            area=Area.STREAMING,
+            level=Level.MUST,
+            kind=FindingKind.BREAKS_CLIENTS,
+            message=message,
+            frame=2,
+            excerpt="x",
+            causes=("c",),
         )
 
     for sample in range(7):
-        make.put(store, make.identity(sample=sample), findings=(finding("twice", f"m{sample}"), finding("twice", "again")))
+        make.put(
+            store, make.identity(sample=sample), findings=(finding("twice", f"m{sample}"), finding("twice", "again"))
+        )
     make.put(store, make.identity(sample=9), findings=(finding("once", "only"),))
     store.flush()
     once, twice = store.finding_groups()
@@ -255,7 +314,9 @@ def test_findings_are_grouped_by_rule_with_the_first_five_examples(store: Store,
 
 
 def test_upstreams_are_counted_and_silence_is_no_upstream(store: Store, make: Any) -> None:
-    for sample, upstream in enumerate([Upstream(model="a"), Upstream(model="b", provider="\ud800\x00"), Upstream(model="a"), Upstream()]):
+    for sample, upstream in enumerate(
+        [Upstream(model="a"), Upstream(model="b", provider="\ud800\x00"), Upstream(model="a"), Upstream()]
+    ):
         make.put(store, make.identity(sample=sample), upstream=upstream)
     store.flush()
     found = [(one.suite, one.upstream, one.count) for one in store.answered_by()]
@@ -269,7 +330,11 @@ def test_events_and_meta_are_kept_in_order_with_utc_times(store: Store) -> None:
     store.set_meta("run", {"again": [1]})
     store.flush()
     first, second = store.events()
-    assert (first.kind, first.data, second.kind) == ("breaker-open", {"reason": "http-503", "n": (1, 2)}, "breaker-closed")
+    assert (first.kind, first.data, second.kind) == (
+        "breaker-open",
+        {"reason": "http-503", "n": (1, 2)},
+        "breaker-closed",
+    )
     assert first.at.endswith("+00:00")
     assert store.meta() == {"run": {"again": [1]}, "seed": 7}
 

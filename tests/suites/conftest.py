@@ -1,4 +1,6 @@
-"""Contract suites played without a network: against the reference endpoint's own engine, or against a function that answers."""
+"""Contract suites played without a network: against the reference endpoint's own engine, or against a function that
+answers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from kvv.protocol.reader import Limits, Reader
 #: an answer to a request: the status and what it says
 Endpoint = Callable[[Request], tuple[int, Observation]]
 #: variant of the reference endpoint -> profile and surface that it must pass clean
-CLEAN = {"kimi-k3": ("kimi-k3", Surface.VENDOR), "openai": ("openai", Surface.VENDOR), "vllm": ("kimi-k3", Surface.ENGINE)}
+CLEAN = {
+    "kimi-k3": ("kimi-k3", Surface.VENDOR),
+    "openai": ("openai", Surface.VENDOR),
+    "vllm": ("kimi-k3", Surface.ENGINE),
+}
 
 
 @dataclass(frozen=True)
@@ -29,8 +35,12 @@ class Stage:
     """Plays cases of a contract suite to their verdict."""
 
     @staticmethod
-    def context(profile: str = "kimi-k3", surface: Surface = Surface.VENDOR, tier: str = "smoke", dataset: Dataset | None = None) -> Context:
-        return Context(model="kimi-k3", profile=load_profile(profile, surface), settings=Settings(), tier=tier, dataset=dataset)
+    def context(
+        profile: str = "kimi-k3", surface: Surface = Surface.VENDOR, tier: str = "smoke", dataset: Dataset | None = None
+    ) -> Context:
+        return Context(
+            model="kimi-k3", profile=load_profile(profile, surface), settings=Settings(), tier=tier, dataset=dataset
+        )
 
     def asked(self, suite: ContractSuite, **options: Any) -> list[Case]:
         """The cases that are not skipped."""
@@ -43,8 +53,13 @@ class Stage:
             if isinstance(step, Done):
                 return step.verdict
             assert isinstance(step, Ask)
-            identities = [Identity(case=case.id, sample=0, step=number, ask=at, purpose=one.purpose) for at, one in enumerate(step.requests)]
-            history.append(tuple(reply(request, identity) for request, identity in zip(step.requests, identities, strict=True)))
+            identities = [
+                Identity(case=case.id, sample=0, step=number, ask=at, purpose=one.purpose)
+                for at, one in enumerate(step.requests)
+            ]
+            history.append(
+                tuple(reply(request, identity) for request, identity in zip(step.requests, identities, strict=True))
+            )
         raise AssertionError("no verdict in 80 steps")
 
     def against_reference(
@@ -52,7 +67,9 @@ class Stage:
     ) -> list[Verdict]:
         """All cases, one after the other, against one engine: its caches and its memory last."""
         engine = Engine(ReferenceConfig(model="kimi-k3", variant=variant, faults=faults))
-        return [self.play(suite, case, lambda request, identity: _engine_reply(engine, request, identity)) for case in cases]
+        return [
+            self.play(suite, case, lambda request, identity: _engine_reply(engine, request, identity)) for case in cases
+        ]
 
     def against(self, suite: ContractSuite, case: Case, endpoint: Endpoint) -> Verdict:
         def reply(request: Request, identity: Identity) -> Answered:
@@ -88,7 +105,11 @@ class Stage:
         request = Request(body=body or {})
         kept = tuple(Frame(number=at, offset_ms=offset, data=data) for at, (offset, data) in enumerate(frames))
         identity = Identity(case=case.id, sample=0, step=0, ask=0, purpose="probe")
-        one = Answered(request=request, exchange=replies.exchange(identity, answer[0], frames=kept, total_ms=total_ms), observation=answer[1])
+        one = Answered(
+            request=request,
+            exchange=replies.exchange(identity, answer[0], frames=kept, total_ms=total_ms),
+            observation=answer[1],
+        )
         others = {
             name: Answered(request=request, exchange=replies.exchange(identity, status), observation=said)
             for name, (status, said) in (siblings or {}).items()
@@ -99,7 +120,16 @@ class Stage:
 def _engine_reply(engine: Engine, request: Request, identity: Identity) -> Answered:
     assert isinstance(request.body, Mapping)
     outcome = engine.answer(request.body)
-    reader = Reader(identity=identity, attempt=1, request=request, started="", rules=None, keep_frames=True, limits=Limits(), redact=None)
+    reader = Reader(
+        identity=identity,
+        attempt=1,
+        request=request,
+        started="",
+        rules=None,
+        keep_frames=True,
+        limits=Limits(),
+        redact=None,
+    )
     reader.head(outcome.reply.status, outcome.reply.headers)
     for part in outcome.reply.parts:
         if isinstance(part, bytes):

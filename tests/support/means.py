@@ -22,7 +22,10 @@ def mean_stats(
     for case, verdict in verdicts:
         for tally in tallies:
             tally.add(case, verdict)
-    return [tally.stat(breakdown=(breakdowns or {}).get(tally.metric.metric), comparability=comparability) for tally in tallies]
+    return [
+        tally.stat(breakdown=(breakdowns or {}).get(tally.metric.metric), comparability=comparability)
+        for tally in tallies
+    ]
 
 
 def mean_stat(

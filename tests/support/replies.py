@@ -1,4 +1,6 @@
-"""Answers as a suite sees them, made without a network: what completions and refusals say, and the exchanges they came in."""
+"""Answers as a suite sees them, made without a network: what completions and refusals say, and the exchanges they came
+in.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,17 @@ from kvv.core import (
 
 
 def completion(text: str | None = "ready", **fields: Any) -> Observation:
-    """Content, and ``calls`` (name, arguments, id), ``finish``, ``reasoning`` in its ``field``, ``usage`` in its ``place``."""
+    """Content, and ``calls`` (name, arguments, id), ``finish``, ``reasoning`` in its ``field``, ``usage`` in its
+    ``place``.
+    """
     calls = tuple(
-        ToolCall(index=at, id=call[2] if len(call) > 2 else f"{call[0]}_{at}", name=call[0], arguments=call[1], type="function")
+        ToolCall(
+            index=at,
+            id=call[2] if len(call) > 2 else f"{call[0]}_{at}",
+            name=call[0],
+            arguments=call[1],
+            type="function",
+        )
         for at, call in enumerate(fields.get("calls", ()))
     )
     reasoning = fields.get("reasoning")

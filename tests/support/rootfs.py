@@ -12,19 +12,53 @@ from pathlib import Path
 from kvv.sandbox.engine import Engine
 
 NAME = "kvv-test"
-# fmt: off
 PROGRAMS = (
-    "bash", "sh", "sleep", "cat", "ls", "mktemp", "base64", "git", "rm", "env", "id", "python3", "patch", "touch", "head", "tail", "grep",
-    "sed", "find", "kill", "ps", "timeout", "seq", "yes", "dd", "mkdir", "cp", "mv", "echo", "true", "sort", "wc", "setsid", "dirname",
-    "printf", "tr", "chmod",
+    "bash",
+    "sh",
+    "sleep",
+    "cat",
+    "ls",
+    "mktemp",
+    "base64",
+    "git",
+    "rm",
+    "env",
+    "id",
+    "python3",
+    "patch",
+    "touch",
+    "head",
+    "tail",
+    "grep",
+    "sed",
+    "find",
+    "kill",
+    "ps",
+    "timeout",
+    "seq",
+    "yes",
+    "dd",
+    "mkdir",
+    "cp",
+    "mv",
+    "echo",
+    "true",
+    "sort",
+    "wc",
+    "setsid",
+    "dirname",
+    "printf",
+    "tr",
+    "chmod",
 )
-# fmt: on
 FOLDERS = ("tmp", "proc", "dev", "sys", "etc", "root", "var", "run", "testbed", "usr/bin", "usr/lib", "bin")
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def image(engine: Engine) -> str:
-    """The name under which the engine knows the image, made now where it is missing; "" where this machine cannot make it."""
+    """The name under which the engine knows the image, made now where it is missing; "" where this machine cannot make
+    it.
+    """
     for name in (f"localhost/{NAME}:latest", f"{NAME}:latest"):
         if engine.image(name) is not None:
             return name
@@ -35,7 +69,9 @@ def image(engine: Engine) -> str:
     return next((name for name in (f"localhost/{NAME}:latest", f"{NAME}:latest") if engine.image(name) is not None), "")
 
 
-def with_tree(engine: Engine, base: str, workdir: str, bundle: bytes, name: str, *, files: bytes | None = None, changes: str = "") -> str:
+def with_tree(
+    engine: Engine, base: str, workdir: str, bundle: bytes, name: str, *, files: bytes | None = None, changes: str = ""
+) -> str:
     """An image that holds a clone of the bundle at ``workdir``, as published images of instances do.
 
     ``files``: a tar file that is laid over the root; ``changes``: an instruction of a Dockerfile.
@@ -46,8 +82,16 @@ def with_tree(engine: Engine, base: str, workdir: str, bundle: bytes, name: str,
         engine.put(container, "/", "b.bundle", bundle)
         if files is not None:
             engine.call("PUT", f"/containers/{container}/archive", files, timeout_s=120, path="/")
-        script = f"rm -rf {workdir} && git clone -q -b main /b.bundle {workdir} && cd {workdir} && git remote remove origin && rm /b.bundle"
-        code = engine.execute(container, {"AttachStdout": True, "AttachStderr": True, "Cmd": ["sh", "-c", script]}, lambda _: None, timeout_s=60)
+        script = (
+            f"rm -rf {workdir} && git clone -q -b main /b.bundle {workdir} && cd {workdir} && git remote remove origin"
+            " && rm /b.bundle"
+        )
+        code = engine.execute(
+            container,
+            {"AttachStdout": True, "AttachStderr": True, "Cmd": ["sh", "-c", script]},
+            lambda _: None,
+            timeout_s=60,
+        )
         assert code == 0
         engine.call("POST", "/commit", {}, timeout_s=120, container=container, repo=name, tag="latest", changes=changes)
     finally:
@@ -65,15 +109,30 @@ def _pack() -> bytes | None:
         return None
     named = {name: found for name in PROGRAMS if (found := shutil.which(name, path=SYSTEM_PATH))}
     library = subprocess.run(
-        [python, "-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"], check=True, capture_output=True, text=True
+        [python, "-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.strip()
-    core = subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True, env={"PATH": SYSTEM_PATH}).stdout.strip()
+    core = subprocess.run(
+        ["git", "--exec-path"], check=True, capture_output=True, text=True, env={"PATH": SYSTEM_PATH}
+    ).stdout.strip()
     files = {f"usr/bin/{name}": Path(found).resolve() for name, found in named.items()}
     for root in (library, core):
         for folder, folders, names in os.walk(root):
-            folders[:] = [each for each in folders if each not in ("__pycache__", "test", "tests", "site-packages", "dist-packages", "idlelib")]
+            folders[:] = [
+                each
+                for each in folders
+                if each not in ("__pycache__", "test", "tests", "site-packages", "dist-packages", "idlelib")
+            ]
             files |= {os.path.join(folder, each).lstrip("/"): Path(folder, each) for each in names}
-    for needed in libraries([path for path in files.values() if not path.is_symlink() and (path.suffix == ".so" or os.access(path, os.X_OK))]):
+    for needed in libraries(
+        [
+            path
+            for path in files.values()
+            if not path.is_symlink() and (path.suffix == ".so" or os.access(path, os.X_OK))
+        ]
+    ):
         files[needed.lstrip("/")] = Path(needed).resolve()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -97,4 +156,9 @@ def _pack() -> bytes | None:
 
 def libraries(paths: list[Path]) -> set[str]:
     said = subprocess.run(["ldd", *map(str, paths)], check=False, capture_output=True, text=True).stdout
-    return {word for line in said.splitlines() for word in line.split() if word.startswith("/") and not word.endswith(":") and os.path.exists(word)}
+    return {
+        word
+        for line in said.splitlines()
+        for word in line.split()
+        if word.startswith("/") and not word.endswith(":") and os.path.exists(word)
+    }

@@ -63,7 +63,9 @@ def no_proxy_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run() -> Callable[..., Any]:
-    """``run(base_url, work, **options)``: the result of ``work(send)`` with a transport open; ``send(**fields of Request)``."""
+    """``run(base_url, work, **options)``: the result of ``work(send)`` with a transport open; ``send(**fields of
+    Request)``.
+    """
 
     def go(base_url: str, work: Callable[[Send], Awaitable[Any]], *, key: str | None = KEY, **options: Any) -> Any:
         headers: Mapping[str, str] = options.pop("headers", {})
@@ -77,7 +79,13 @@ def run() -> Callable[..., Any]:
                     request = Request(**({"body": {"model": "m", "messages": []}} | fields))
                     identity = Identity(case="c", sample=0, step=0, ask=0, purpose="probe")
                     return await transport.send(
-                        request, encode(request.body), identity=identity, attempt=1, rules=None, keep_frames=keep_frames, deadline=deadline
+                        request,
+                        encode(request.body),
+                        identity=identity,
+                        attempt=1,
+                        rules=None,
+                        keep_frames=keep_frames,
+                        deadline=deadline,
                     )
 
                 return await work(send)

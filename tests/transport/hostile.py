@@ -83,7 +83,14 @@ class Talk:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def answer(self, body: bytes = COMPLETION, *, status: str = "200 OK", headers: Iterable[str] = (), kind: str = "application/json") -> None:
+    def answer(
+        self,
+        body: bytes = COMPLETION,
+        *,
+        status: str = "200 OK",
+        headers: Iterable[str] = (),
+        kind: str = "application/json",
+    ) -> None:
         lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(body)}", *headers]
         self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
@@ -96,7 +103,9 @@ class Talk:
 
     def reset(self) -> None:
         """RST, not FIN."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0))
+        self.socket.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+        )
         self.socket.close()
 
     def hang(self) -> None:
@@ -132,7 +141,9 @@ class Hostile:
         self._start(self._accept)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stopped.set()
         with contextlib.suppress(OSError):  # a blocked accept() wakes on shutdown on Linux, on close elsewhere
             self.listener.shutdown(socket.SHUT_RDWR)
@@ -204,7 +215,9 @@ def once(act: Behaviour) -> Behaviour:
     return behave
 
 
-def answering(status: str, body: bytes = b'{"error":{"message":"no","type":"x"}}', *headers: str, kind: str = "application/json") -> Behaviour:
+def answering(
+    status: str, body: bytes = b'{"error":{"message":"no","type":"x"}}', *headers: str, kind: str = "application/json"
+) -> Behaviour:
     return always(lambda talk: talk.answer(body, status=status, headers=headers, kind=kind))
 
 
@@ -222,7 +235,13 @@ def sending(*pieces: bytes, gap: float = 0.0) -> Behaviour:
 
 def delta(content: str) -> bytes:
     choice = {"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": None}
-    body = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_760_000_000, "model": "m", "choices": [choice]}
+    body = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1_760_000_000,
+        "model": "m",
+        "choices": [choice],
+    }
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
@@ -230,7 +249,11 @@ def stream(*contents: str, end: bool = True) -> Iterator[bytes]:
     yield from map(delta, contents)
     if end:
         body = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_760_000_000, "model": "m"}
-        yield b"data: " + json.dumps({**body, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode() + b"\n\n"
+        yield (
+            b"data: "
+            + json.dumps({**body, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode()
+            + b"\n\n"
+        )
         yield b"data: [DONE]\n\n"
 
 
@@ -300,8 +323,14 @@ def echo(talk: Talk) -> None:
     """Whatever the client sent as its Authorization, in headers and body."""
     while (request := talk.read_request()) is not None:
         key = request.header("authorization") or ""
-        body = json.dumps({"error": {"message": f"bad credentials: {key}", "type": "auth", "head": request.head.decode()}}).encode()
-        talk.answer(body, status="401 Unauthorized", headers=[f"x-request-id: {key}", f"www-authenticate: {key}", f"server: {key}"])
+        body = json.dumps(
+            {"error": {"message": f"bad credentials: {key}", "type": "auth", "head": request.head.decode()}}
+        ).encode()
+        talk.answer(
+            body,
+            status="401 Unauthorized",
+            headers=[f"x-request-id: {key}", f"www-authenticate: {key}", f"server: {key}"],
+        )
 
 
 BEHAVIOURS: dict[str, Behaviour] = {

@@ -27,7 +27,12 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
-PACK = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress, "raw": lambda data: zlib.compress(data)[2:-4]}
+PACK = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "raw": lambda data: zlib.compress(data)[2:-4],
+}
 
 
 @pytest.mark.parametrize("kind", PACK)
@@ -44,7 +49,9 @@ def test_sizes_around_a_step_are_whole(kind: str, size: int) -> None:
     assert unpack(encoding, [PACK[kind](b"a" * size)]) == b"a" * size
 
 
-@given(parts=st.lists(st.binary(max_size=200), min_size=1, max_size=4), places=st.lists(st.integers(0, 2000), max_size=4))
+@given(
+    parts=st.lists(st.binary(max_size=200), min_size=1, max_size=4), places=st.lists(st.integers(0, 2000), max_size=4)
+)
 def test_a_gzip_of_several_members_is_their_sum(parts: list[bytes], places: list[int]) -> None:
     assert unpack("gzip", cut(b"".join(map(gzip.compress, parts)), places)) == b"".join(parts)
 

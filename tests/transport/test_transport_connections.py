@@ -56,7 +56,9 @@ def test_concurrent_requests_open_no_more_connections_than_allowed(run: Run, ser
     assert 1 <= server.connections <= 4
 
 
-def test_time_counts_from_the_sending_not_from_the_waiting_for_a_connection(run: Run, serve: Serve, hostile: ModuleType) -> None:
+def test_time_counts_from_the_sending_not_from_the_waiting_for_a_connection(
+    run: Run, serve: Serve, hostile: ModuleType
+) -> None:
     server = serve(hostile.always(lambda talk: (time.sleep(0.3), talk.answer())))
 
     async def work(send: Any) -> list[Any]:
@@ -88,7 +90,9 @@ def test_an_unfinished_answer_never_leaks_into_the_next_request(run: Run, serve:
     assert 2 <= server.connections <= 1 + FEW
 
 
-def test_a_fault_in_a_complete_answer_never_breaks_the_request_that_reuses_its_connection(run: Run, serve: Serve, hostile: ModuleType) -> None:
+def test_a_fault_in_a_complete_answer_never_breaks_the_request_that_reuses_its_connection(
+    run: Run, serve: Serve, hostile: ModuleType
+) -> None:
     """The body is complete but not gzip: aiohttp has already given its connection to whoever waits for one."""
 
     def behave(talk: Any) -> None:
@@ -101,13 +105,18 @@ def test_a_fault_in_a_complete_answer_never_breaks_the_request_that_reuses_its_c
     async def work(send: Any) -> list[Any]:
         return list(await asyncio.gather(*(send() for _ in range(40))))
 
-    kinds = [received.exchange.fault and received.exchange.fault.kind for received in run(server.base_url, work, max_connections=2)]
+    kinds = [
+        received.exchange.fault and received.exchange.fault.kind
+        for received in run(server.base_url, work, max_connections=2)
+    ]
     assert set(kinds) == {None, FaultKind.BAD_ENCODING}
     assert server.connections <= 2 * FEW
 
 
 @pytest.mark.parametrize("requests", [1, 100])
-def test_a_connection_closed_as_announced_costs_no_request(run: Run, serve: Serve, hostile: ModuleType, requests: int) -> None:
+def test_a_connection_closed_as_announced_costs_no_request(
+    run: Run, serve: Serve, hostile: ModuleType, requests: int
+) -> None:
     server = serve(hostile.closing_after(requests, announced=True))
     results = run(server.base_url, in_turn(2 * requests + 1))
     assert not [received.exchange.fault for received in results if received.exchange.fault]
@@ -189,7 +198,9 @@ def test_a_get_has_no_body(run: Run, serve: Serve) -> None:
 def test_a_large_body_of_shared_parts_arrives_whole_and_with_its_length(run: Run, serve: Serve) -> None:
     server = serve("completion")
     history = Fragment.of(json.dumps({"role": "user", "content": "x" * 4_000_000}).encode())
-    (received,) = run(server.base_url, in_turn(1, body={"model": "m", "messages": [history, {"role": "user", "content": "and?"}]}))
+    (received,) = run(
+        server.base_url, in_turn(1, body={"model": "m", "messages": [history, {"role": "user", "content": "and?"}]})
+    )
     assert received.exchange.fault is None
     (request,) = server.requests
     assert request.header("transfer-encoding") is None
@@ -197,7 +208,9 @@ def test_a_large_body_of_shared_parts_arrives_whole_and_with_its_length(run: Run
     assert len(json.loads(request.body)["messages"][0]["content"]) == 4_000_000
 
 
-def test_a_refusal_before_the_large_body_was_read_is_kept_where_the_server_lets_it_arrive(run: Run, serve: Serve, hostile: ModuleType) -> None:
+def test_a_refusal_before_the_large_body_was_read_is_kept_where_the_server_lets_it_arrive(
+    run: Run, serve: Serve, hostile: ModuleType
+) -> None:
     def behave(talk: Any) -> None:
         talk.read_head()
         talk.answer(b'{"error":{"message":"too big"}}', status="413 Payload Too Large")
@@ -209,12 +222,16 @@ def test_a_refusal_before_the_large_body_was_read_is_kept_where_the_server_lets_
 
 def test_a_server_that_never_reads_the_body_is_a_first_byte_timeout(run: Run, serve: Serve) -> None:
     server = serve(lambda talk: talk.server.stopped.wait(5))
-    (received,) = run(server.base_url, in_turn(1, body={"x": "y" * 20_000_000}, expect_prompt_tokens=1), first_byte_timeout=0.3)
+    (received,) = run(
+        server.base_url, in_turn(1, body={"x": "y" * 20_000_000}, expect_prompt_tokens=1), first_byte_timeout=0.3
+    )
     assert received.exchange.fault.kind is FaultKind.FIRST_BYTE_TIMEOUT
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
-def test_a_redirect_is_returned_and_nothing_reaches_the_other_host(run: Run, serve: Serve, hostile: ModuleType, status: str) -> None:
+def test_a_redirect_is_returned_and_nothing_reaches_the_other_host(
+    run: Run, serve: Serve, hostile: ModuleType, status: str
+) -> None:
     other = serve("completion")
     server = serve(hostile.answering(status, b"", f"location: {other.base_url}/chat/completions"))
     (received,) = run(server.base_url, in_turn(1))
@@ -235,7 +252,9 @@ def test_each_role_gets_its_own_key_only(serve: Serve) -> None:
             for role in (Role.TARGET, Role.JUDGE):
                 request = Request(body={}, role=role)
                 identity = Identity(case="c", sample=0, step=0, ask=0, purpose="probe")
-                await transport.send(request, encode(request.body), identity=identity, attempt=1, rules=None, keep_frames=True)
+                await transport.send(
+                    request, encode(request.body), identity=identity, attempt=1, rules=None, keep_frames=True
+                )
 
     asyncio.run(main())
     assert [request.header("authorization") for request in target.requests] == ["Bearer sk-target-111111"]
@@ -261,7 +280,9 @@ def test_netrc_is_not_read(run: Run, serve: Serve, tmp_path: Any, monkeypatch: p
 # --- proxies -------------------------------------------------------------------------------------
 
 
-def test_a_plain_request_goes_through_the_environments_proxy_with_its_credential(run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_request_goes_through_the_environments_proxy_with_its_credential(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy = serve("completion")
     monkeypatch.setenv("http_proxy", f"http://me:pw%21@127.0.0.1:{proxy.port}")
     (received,) = run("http://vendor.invalid/v1", in_turn(1))
@@ -271,7 +292,9 @@ def test_a_plain_request_goes_through_the_environments_proxy_with_its_credential
     assert request.header("proxy-authorization") == "Basic bWU6cHch"
 
 
-def test_tls_goes_through_a_tunnel_that_never_sees_the_key(run: Run, serve: Serve, hostile: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_goes_through_a_tunnel_that_never_sees_the_key(
+    run: Run, serve: Serve, hostile: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy = serve(hostile.answering("407 Proxy Authentication Required", b""))
     monkeypatch.setenv("https_proxy", f"127.0.0.1:{proxy.port}")
     (received,) = run("https://vendor.invalid/v1", in_turn(1))
@@ -282,7 +305,9 @@ def test_tls_goes_through_a_tunnel_that_never_sees_the_key(run: Run, serve: Serv
     assert b"canary" not in request.head
 
 
-def test_a_proxy_that_is_not_there_is_a_connect_fault_without_its_password(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_is_not_there_is_a_connect_fault_without_its_password(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://me:hunter2-hunter2@127.0.0.1:9")
     (received,) = run("http://vendor.invalid/v1", in_turn(1))
     assert received.exchange.fault.kind is FaultKind.CONNECT
@@ -338,7 +363,9 @@ def test_the_proxy_variables_are_read_in_either_case(environ: dict[str, str], ex
 # --- configuration ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["", "vendor.test/v1", "ftp://vendor.test", "http://", "http://[::1", "http://vendor.test:port/v1"])
+@pytest.mark.parametrize(
+    "url", ["", "vendor.test/v1", "ftp://vendor.test", "http://", "http://[::1", "http://vendor.test:port/v1"]
+)
 def test_a_base_url_that_is_none_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(EndpointError, match="target base URL") as caught:
         Transport({Role.TARGET: Endpoint(role=Role.TARGET, base_url=url)}, redactor=Redactor(), limits=Limits())
@@ -348,7 +375,11 @@ def test_a_base_url_that_is_none_is_refused_in_one_line(url: str) -> None:
 @pytest.mark.parametrize("key", ["two\nlines-canary", "smart-quote-canary’"])
 def test_a_key_no_header_can_carry_is_refused_without_being_quoted(key: str) -> None:
     with pytest.raises(EndpointError) as caught:
-        Transport({Role.TARGET: Endpoint(role=Role.TARGET, base_url="http://h", key=key)}, redactor=Redactor(), limits=Limits())
+        Transport(
+            {Role.TARGET: Endpoint(role=Role.TARGET, base_url="http://h", key=key)},
+            redactor=Redactor(),
+            limits=Limits(),
+        )
     assert "canary" not in str(caught.value)
 
 

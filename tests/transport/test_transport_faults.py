@@ -39,7 +39,8 @@ def test_a_good_stream_has_no_fault_and_offsets_that_grow(fetch: Fetch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("7", 7.0), ("31536000", 31_536_000.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)]
+    ("value", "seconds"),
+    [("7", 7.0), ("31536000", 31_536_000.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)],
 )
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_server_and_its_retry_after_are_recorded(
@@ -144,7 +145,10 @@ def test_a_body_ended_by_closing_is_whole_when_it_is(fetch: Fetch, hostile: Modu
 
 def test_a_body_ended_by_closing_is_cut_when_it_breaks_off(fetch: Fetch, hostile: ModuleType) -> None:
     events = b"".join(hostile.stream("The ", "answer", end=False))
-    received = fetch(hostile.sending(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + events), request={"stream": True})
+    received = fetch(
+        hostile.sending(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + events),
+        request={"stream": True},
+    )
     assert received.exchange.fault.kind is FaultKind.CUT
 
 
@@ -193,7 +197,9 @@ def test_silence_in_mid_stream_is_an_idle_timeout(fetch: Fetch, hostile: ModuleT
     assert received.observation.answer == "The "
 
 
-def test_a_slow_first_byte_is_no_fault_within_its_limit_though_beyond_the_idle_limit(fetch: Fetch, hostile: ModuleType) -> None:
+def test_a_slow_first_byte_is_no_fault_within_its_limit_though_beyond_the_idle_limit(
+    fetch: Fetch, hostile: ModuleType
+) -> None:
     behaviour = hostile.always(lambda talk: (time.sleep(0.3), talk.answer()))
     assert fetch(behaviour, idle_timeout=0.1, first_byte_timeout=3).exchange.fault is None
 
@@ -230,7 +236,9 @@ def test_a_stream_left_open_after_its_terminator_is_complete(fetch: Fetch, hosti
     assert received.observation.done
 
 
-def test_bytes_that_arrived_while_we_were_busy_are_no_timeout(run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType) -> None:
+def test_bytes_that_arrived_while_we_were_busy_are_no_timeout(
+    run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType
+) -> None:
     """The loop is blocked beyond the limit, as by a suspended machine; the bytes have lain in the socket for long."""
 
     def act(talk: Any) -> None:
@@ -255,7 +263,9 @@ def test_bytes_that_arrived_while_we_were_busy_are_no_timeout(run: Callable[...,
     assert received.observation.answer == "The answer"
 
 
-def test_a_cancelled_request_raises_and_closes_its_connection(run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType) -> None:
+def test_a_cancelled_request_raises_and_closes_its_connection(
+    run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType
+) -> None:
     closed = []
     server = serve(hostile.once(lambda talk: closed.append(talk.socket.recv(1))))
 
@@ -271,7 +281,9 @@ def test_a_cancelled_request_raises_and_closes_its_connection(run: Callable[...,
     assert closed == [b""]
 
 
-def test_no_mutation_of_a_good_answer_raises(run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType) -> None:
+def test_no_mutation_of_a_good_answer_raises(
+    run: Callable[..., Any], serve: Callable[[Any], Any], hostile: ModuleType
+) -> None:
     """Bytes flipped, dropped and doubled anywhere in head and body: always a Received, never an exception."""
     source = random.Random(20_250_806)
     body = b"".join(hostile.stream("The ", "answer"))

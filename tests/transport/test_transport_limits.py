@@ -79,7 +79,9 @@ def test_an_endless_stream_of_good_events_ends_at_the_body_limit(fetch: Fetch, h
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, lambda data: zlib.compress(data)[2:-4]])
-def test_gzip_and_both_kinds_of_deflate_are_undone(fetch: Fetch, hostile: ModuleType, pack: Callable[[bytes], bytes]) -> None:
+def test_gzip_and_both_kinds_of_deflate_are_undone(
+    fetch: Fetch, hostile: ModuleType, pack: Callable[[bytes], bytes]
+) -> None:
     encoding = "gzip" if pack is gzip.compress else "deflate"
     body = pack(hostile.COMPLETION)
     received = fetch(hostile.always(lambda talk: talk.answer(body, headers=[f"content-encoding: {encoding}"])))
@@ -114,7 +116,9 @@ def test_a_gzipped_stream_is_read_event_by_event(fetch: Fetch, hostile: ModuleTy
         (lambda data: data + b"trailing", "broken"),
     ],
 )
-def test_a_broken_encoding_is_a_fault(fetch: Fetch, hostile: ModuleType, spoil: Callable[[bytes], bytes], what: str) -> None:
+def test_a_broken_encoding_is_a_fault(
+    fetch: Fetch, hostile: ModuleType, spoil: Callable[[bytes], bytes], what: str
+) -> None:
     body = spoil(gzip.compress(hostile.COMPLETION))
     fault = fetch(hostile.always(lambda talk: talk.answer(body, headers=["content-encoding: gzip"]))).exchange.fault
     assert fault.kind is FaultKind.BAD_ENCODING
@@ -152,9 +156,17 @@ def test_deep_json_is_survived(fetch: Fetch, hostile: ModuleType) -> None:
 
 
 def pinging(
-    hostile: ModuleType, piece: bytes, *, before: tuple[bytes, ...] = (), after: tuple[bytes, ...] = (), lasting: float = 60.0, kind: str
+    hostile: ModuleType,
+    piece: bytes,
+    *,
+    before: tuple[bytes, ...] = (),
+    after: tuple[bytes, ...] = (),
+    lasting: float = 60.0,
+    kind: str,
 ) -> Any:
-    """Sends ``piece`` every 20 ms for ``lasting`` seconds between what comes before and after, or until the client hangs up."""
+    """Sends ``piece`` every 20 ms for ``lasting`` seconds between what comes before and after, or until the client
+    hangs up.
+    """
 
     def act(talk: Any) -> None:
         talk.send(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode())
@@ -186,7 +198,9 @@ SSE, JSON = "text/event-stream", "application/json"
         (b"\n", (b'{"id":',), JSON),
     ],
 )
-def test_an_answer_that_only_shows_that_it_lives_is_ended_in_time(fetch: Fetch, hostile: ModuleType, piece: bytes, before: Any, kind: str) -> None:
+def test_an_answer_that_only_shows_that_it_lives_is_ended_in_time(
+    fetch: Fetch, hostile: ModuleType, piece: bytes, before: Any, kind: str
+) -> None:
     received = fetch(pinging(hostile, piece, before=before, kind=kind), first_byte_timeout=0.3, idle_timeout=0.2)
     fault = received.exchange.fault
     assert fault is not None
@@ -195,10 +209,16 @@ def test_an_answer_that_only_shows_that_it_lives_is_ended_in_time(fetch: Fetch, 
     assert 400 < received.exchange.timing.total_ms < 5_000
 
 
-def test_a_server_that_pings_while_it_reads_a_long_prompt_has_the_time_that_the_prompt_is_given(fetch: Fetch, hostile: ModuleType) -> None:
-    """A second for the first byte and 0.5 s for 500 prompt tokens more: 1.2 s of pings are legal, each gap being short."""
+def test_a_server_that_pings_while_it_reads_a_long_prompt_has_the_time_that_the_prompt_is_given(
+    fetch: Fetch, hostile: ModuleType
+) -> None:
+    """A second for the first byte and 0.5 s for 500 prompt tokens more: 1.2 s of pings are legal, each gap being
+    short.
+    """
     pings = pinging(hostile, b": ping\n\n", after=tuple(hostile.stream("hello")), lasting=1.2, kind=SSE)
-    received = fetch(pings, request={"expect_prompt_tokens": 500, "stream": True}, first_byte_timeout=1.0, idle_timeout=0.5)
+    received = fetch(
+        pings, request={"expect_prompt_tokens": 500, "stream": True}, first_byte_timeout=1.0, idle_timeout=0.5
+    )
     assert received.exchange.fault is None
     assert received.observation.answer == "hello"
 

@@ -31,7 +31,9 @@ def holds(received: Any, canary: str) -> bool:
 
 
 def test_the_check_itself_sees_a_leak(fetch: Fetch, hostile: ModuleType, canary: str) -> None:
-    received = fetch(hostile.answering("400 Bad", json.dumps({"error": {"message": canary}}).encode()), key="sk-another-key-0000")
+    received = fetch(
+        hostile.answering("400 Bad", json.dumps({"error": {"message": canary}}).encode()), key="sk-another-key-0000"
+    )
     assert holds(received, canary)
 
 
@@ -61,8 +63,12 @@ def test_echoed_in_a_header_alone(fetch: Fetch, hostile: ModuleType, canary: str
         lambda key: base64.urlsafe_b64encode(f"me:{key}".encode()).decode(),
     ],
 )
-def test_echoed_in_an_error_in_many_forms(fetch: Fetch, hostile: ModuleType, canary: str, form: Callable[[str], str]) -> None:
-    body = json.dumps({"error": {"message": f"no: {form(canary)}", "type": form(canary), "code": form(canary)}}).encode()
+def test_echoed_in_an_error_in_many_forms(
+    fetch: Fetch, hostile: ModuleType, canary: str, form: Callable[[str], str]
+) -> None:
+    body = json.dumps(
+        {"error": {"message": f"no: {form(canary)}", "type": form(canary), "code": form(canary)}}
+    ).encode()
     received = fetch(hostile.answering("400 Bad Request", body), key=canary)
     assert not holds(received, canary)
 
@@ -88,7 +94,11 @@ def test_echoed_in_a_stream_split_across_packets(fetch: Fetch, hostile: ModuleTy
 
 
 def test_spelled_out_over_several_events(fetch: Fetch, hostile: ModuleType, canary: str) -> None:
-    received = fetch(hostile.streaming(*(canary[at : at + 4] for at in range(0, len(canary), 4))), key=canary, request={"stream": True})
+    received = fetch(
+        hostile.streaming(*(canary[at : at + 4] for at in range(0, len(canary), 4))),
+        key=canary,
+        request={"stream": True},
+    )
     assert received.observation.answer == "[redacted]"
     assert canary not in repr(received)
 
@@ -100,7 +110,11 @@ def test_echoed_and_cut_in_the_middle_of_it(fetch: Fetch, hostile: ModuleType, c
 
 
 def test_echoed_where_http_is_broken(fetch: Fetch, hostile: ModuleType, canary: str) -> None:
-    for answer in (f"{canary} HTTP/1.1\r\n\r\n", f"HTTP/1.1 200 OK\r\nx: {canary}\0\r\n\r\n", f"HTTP/1.1 200 OK\r\ncontent-length: {canary}\r\n\r\n"):
+    for answer in (
+        f"{canary} HTTP/1.1\r\n\r\n",
+        f"HTTP/1.1 200 OK\r\nx: {canary}\0\r\n\r\n",
+        f"HTTP/1.1 200 OK\r\ncontent-length: {canary}\r\n\r\n",
+    ):
         received = fetch(hostile.sending(answer.encode()), key=canary)
         assert received.exchange.fault is not None
         assert not holds(received, canary)
@@ -108,19 +122,30 @@ def test_echoed_where_http_is_broken(fetch: Fetch, hostile: ModuleType, canary: 
 
 @pytest.mark.parametrize("behaviour", ["reset-before-head", "cut-after-content", "hang", "html-502"])
 def test_not_in_a_fault_either(fetch: Fetch, serve: Callable[[Any], Any], canary: str, behaviour: str) -> None:
-    url = serve(behaviour).base_url.replace("//", f"//user:{quote(canary, safe='')}@") + f"?key={quote(canary, safe='')}"
+    url = (
+        serve(behaviour).base_url.replace("//", f"//user:{quote(canary, safe='')}@") + f"?key={quote(canary, safe='')}"
+    )
     assert not holds(fetch(url, key=None, first_byte_timeout=0.2), canary)
 
 
 def test_a_secret_header_is_known_too(fetch: Fetch, hostile: ModuleType, canary: str) -> None:
-    received = fetch(hostile.answering("400 Bad", json.dumps({"error": {"message": canary}}).encode()), key=None, headers={"api-key": canary})
+    received = fetch(
+        hostile.answering("400 Bad", json.dumps({"error": {"message": canary}}).encode()),
+        key=None,
+        headers={"api-key": canary},
+    )
     assert not holds(received, canary)
 
 
-def test_a_proxys_password_is_known_too(fetch: Fetch, serve: Callable[[Any], Any], canary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxys_password_is_known_too(
+    fetch: Fetch, serve: Callable[[Any], Any], canary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def behave(talk: Any) -> None:
         while (request := talk.read_request()) is not None:
-            talk.answer(json.dumps({"error": {"message": f"{canary} {request.head.decode()}"}}).encode(), status="407 Proxy Authentication Required")
+            talk.answer(
+                json.dumps({"error": {"message": f"{canary} {request.head.decode()}"}}).encode(),
+                status="407 Proxy Authentication Required",
+            )
 
     monkeypatch.setenv("http_proxy", f"http://me:{quote(canary, safe='')}@127.0.0.1:{serve(behave).port}")
     received = fetch("http://vendor.invalid/v1", key=None)
@@ -159,9 +184,14 @@ def chunks(field: str, pieces: list[str]) -> list[bytes]:
             return {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
         return {field: piece}
 
-    start = {"role": "assistant", "tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]}
+    start = {
+        "role": "assistant",
+        "tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
+    }
     deltas = [start if field == "arguments" else {"role": "assistant"}, *map(delta, pieces)]
-    bodies = [{"id": "c", "model": "m", "choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in deltas]
+    bodies = [
+        {"id": "c", "model": "m", "choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in deltas
+    ]
     bodies.append({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     return [*(b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies), b"data: [DONE]\n\n"]
 
@@ -169,7 +199,13 @@ def chunks(field: str, pieces: list[str]) -> list[bytes]:
 @pytest.mark.parametrize("size", [1, 3, 7])
 @pytest.mark.parametrize("field", ["content", "reasoning_content", "arguments", "refusal"])
 @pytest.mark.parametrize(
-    "form", [str, lambda key: json.dumps("".join(key))[1:-1], lambda key: quote(key, safe=""), lambda key: "".join(f"%{ord(c):02X}" for c in key)]
+    "form",
+    [
+        str,
+        lambda key: json.dumps("".join(key))[1:-1],
+        lambda key: quote(key, safe=""),
+        lambda key: "".join(f"%{ord(c):02X}" for c in key),
+    ],
 )
 def test_the_frames_that_spell_a_key_are_not_stored_as_they_came(
     fetch: Fetch, hostile: ModuleType, canary: str, field: str, size: int, form: Callable[[str], str]
@@ -207,7 +243,9 @@ def test_the_tokens_of_logprobs_spell_no_key_either(fetch: Fetch, hostile: Modul
 
     received = fetch(hostile.once(act), key=canary, request={"stream": True})
     assert rejoined(received).splitlines()[-2:] == ["a [redacted] b"] * 2 or "a [redacted] b" in rejoined(received)
-    data = [json.loads(frame.data)["choices"][0]["logprobs"]["content"][0]["bytes"] for frame in received.exchange.frames]
+    data = [
+        json.loads(frame.data)["choices"][0]["logprobs"]["content"][0]["bytes"] for frame in received.exchange.frames
+    ]
     assert bytes(number for piece in data if piece for number in piece) == b"a  b"
 
 

@@ -1,4 +1,6 @@
-"""Named expectations that a case file can state about completions: ``checks`` of one answer, ``compare`` over several."""
+"""Named expectations that a case file can state about completions: ``checks`` of one answer, ``compare`` over
+several.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ def stops_before(look: Look, text: Any) -> Problem | None:
     if observation.finish_reason == "length":
         return inconclusive("cut-before-stop", "the answer was cut by length before the stop sequence")
     if observation.finish_reason != "stop":
-        return Problem(reason="finish-reason", detail=f"finish_reason is {observation.finish_reason!r} after a stop sequence, want 'stop'")
+        return Problem(
+            reason="finish-reason",
+            detail=f"finish_reason is {observation.finish_reason!r} after a stop sequence, want 'stop'",
+        )
     return None
 
 
@@ -46,7 +49,15 @@ def error_envelope(look: Look, wanted: Any) -> Problem | None:
     typed = error is not None and (bool(error.type) or wanted == "message")
     if look.observation.shape is Shape.ERROR and error is not None and error.envelope and error.message and typed:
         return None
-    found = "no error object" if error is None else "a flat error" if not error.envelope else "no message" if not error.message else "no type"
+    found = (
+        "no error object"
+        if error is None
+        else "a flat error"
+        if not error.envelope
+        else "no message"
+        if not error.message
+        else "no type"
+    )
     return Problem(reason="error-envelope", detail=f"the refusal's body holds {found}")
 
 
@@ -74,18 +85,23 @@ def plain_error(look: Look, wanted: Any) -> Problem | None:
 def calls(look: Look, wanted: Any) -> Problem | None:
     """At least one tool call, to the named tool or to tools of the list only, and finish_reason tool_calls.
 
-    For requests that force a call. An answer cut inside the reasoning shows nothing; one that ran on without calling does.
+    For requests that force a call. An answer cut inside the reasoning shows nothing; one that ran on without calling
+    does.
     """
     observation = look.observation
     allowed = wanted if isinstance(wanted, (list, tuple)) else [wanted]
     if not observation.tool_calls:
         if observation.finish_reason == "length" and not observation.answer and observation.reasoning:
             return inconclusive("cut-by-length", "cut by length inside the reasoning")
-        detail = f"no tool call; finish_reason {observation.finish_reason!r}, content {quoted(observation.first.answer)}"
+        detail = (
+            f"no tool call; finish_reason {observation.finish_reason!r}, content {quoted(observation.first.answer)}"
+        )
         return Problem(reason="no-call", detail=detail)
     for call in observation.tool_calls:
         if call.name not in allowed:
-            return Problem(reason="other-tool", detail=f"called {quoted(call.name)}, want {' or '.join(map(repr, allowed))}")
+            return Problem(
+                reason="other-tool", detail=f"called {quoted(call.name)}, want {' or '.join(map(repr, allowed))}"
+            )
     if observation.finish_reason == "length":
         return inconclusive("cut-by-length", "the call was cut by length")
     return finish_reason(look, ["tool_calls"])
@@ -96,13 +112,18 @@ def called(look: Look, wanted: Any) -> Problem | None:
     names = [call.name for call in look.observation.tool_calls]
     if wanted in names:
         return None
-    return cut(look) or Problem(reason="no-call", detail=f"called {quoted(', '.join(map(str, names)) or None)}, want {wanted!r} among the calls")
+    return cut(look) or Problem(
+        reason="no-call", detail=f"called {quoted(', '.join(map(str, names)) or None)}, want {wanted!r} among the calls"
+    )
 
 
 def no_calls(look: Look, wanted: Any) -> Problem | None:
     """No tool call and no finish_reason tool_calls."""
     if look.observation.tool_calls:
-        return Problem(reason="unwanted-call", detail=f"called {quoted(look.observation.tool_calls[0].name)} where no call is allowed")
+        return Problem(
+            reason="unwanted-call",
+            detail=f"called {quoted(look.observation.tool_calls[0].name)} where no call is allowed",
+        )
     return finish_reason(look, ["stop", "length"])
 
 
@@ -116,7 +137,9 @@ def call_count(look: Look, wanted: Any) -> Problem | None:
 
 
 def valid_arguments(look: Look, wanted: Any) -> Problem | None:
-    """Each call's arguments are a JSON object that satisfies the schema its tool was declared with, anywhere in the request."""
+    """Each call's arguments are a JSON object that satisfies the schema its tool was declared with, anywhere in the
+    request.
+    """
     declared = dict(_declared(look.sent))
     for call in look.observation.tool_calls:
         if look.observation.finish_reason == "length":
@@ -126,7 +149,10 @@ def valid_arguments(look: Look, wanted: Any) -> Problem | None:
         except ValueError as error:
             return Problem(reason="arguments-not-json", detail=f"arguments of {quoted(call.name)} are no JSON: {error}")
         if not isinstance(arguments, dict):
-            return Problem(reason="arguments-no-object", detail=f"arguments of {quoted(call.name)} are {type(arguments).__name__}, no object")
+            return Problem(
+                reason="arguments-no-object",
+                detail=f"arguments of {quoted(call.name)} are {type(arguments).__name__}, no object",
+            )
         found = mismatch(arguments, declared.get(call.name or "", {}))
         if found:
             return Problem(reason="schema-mismatch", detail=f"arguments of {quoted(call.name)}: {found}")
@@ -136,7 +162,11 @@ def valid_arguments(look: Look, wanted: Any) -> Problem | None:
 def _declared(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Name and parameters of every well-formed tool of the request and of its messages."""
     messages = body.get("messages")
-    holders = [body, *(entry for entry in messages if isinstance(entry, Mapping))] if isinstance(messages, (list, tuple)) else [body]
+    holders = (
+        [body, *(entry for entry in messages if isinstance(entry, Mapping))]
+        if isinstance(messages, (list, tuple))
+        else [body]
+    )
     for holder in holders:
         tools = holder.get("tools")
         for tool in tools if isinstance(tools, (list, tuple)) else ():
@@ -175,7 +205,9 @@ def has_content(look: Look, wanted: Any) -> Problem | None:
     present = bool(look.observation.answer.strip())
     if present is bool(wanted):
         return None
-    return cut(look) or Problem(reason="no-content" if wanted else "content", detail=f"content is {quoted(look.observation.first.answer)}")
+    return cut(look) or Problem(
+        reason="no-content" if wanted else "content", detail=f"content is {quoted(look.observation.first.answer)}"
+    )
 
 
 def says(look: Look, wanted: Any) -> Problem | None:
@@ -184,7 +216,10 @@ def says(look: Look, wanted: Any) -> Problem | None:
     answer = look.observation.answer.casefold()
     if any(str(text).casefold() in answer for text in texts):
         return None
-    return cut(look) or Problem(reason="wrong-answer", detail=f"content is {quoted(look.observation.answer)}, want {' or '.join(map(repr, texts))}")
+    return cut(look) or Problem(
+        reason="wrong-answer",
+        detail=f"content is {quoted(look.observation.answer)}, want {' or '.join(map(repr, texts))}",
+    )
 
 
 def says_not(look: Look, wanted: Any) -> Problem | None:
@@ -206,7 +241,9 @@ def content_json(look: Look, wanted: Any) -> Problem | None:
     try:
         value = read_json(look.observation.answer)
     except ValueError as error:
-        return cut(look) or Problem(reason="content-not-json", detail=f"content {quoted(look.observation.first.answer)} is no JSON: {error}")
+        return cut(look) or Problem(
+            reason="content-not-json", detail=f"content {quoted(look.observation.first.answer)} is no JSON: {error}"
+        )
     if wanted == "object" and not isinstance(value, dict):
         return Problem(reason="content-no-object", detail=f"content is {type(value).__name__}, no object")
     return None
@@ -246,8 +283,13 @@ def reasoning(look: Look, wanted: Any) -> Problem | None:
     if bool(look.observation.reasoning.strip()) is bool(wanted):
         return None
     if wanted:
-        return Problem(reason="no-reasoning", detail=f"no reasoning although thinking is on; content begins {quoted(look.observation.first.answer)}")
-    return Problem(reason="reasoning", detail=f"reasoning although thinking is off: {quoted(look.observation.reasoning)}")
+        return Problem(
+            reason="no-reasoning",
+            detail=f"no reasoning although thinking is on; content begins {quoted(look.observation.first.answer)}",
+        )
+    return Problem(
+        reason="reasoning", detail=f"reasoning although thinking is off: {quoted(look.observation.reasoning)}"
+    )
 
 
 def reasoning_field(look: Look, wanted: Any) -> Problem | None:
@@ -256,12 +298,15 @@ def reasoning_field(look: Look, wanted: Any) -> Problem | None:
     allowed = wanted if isinstance(wanted, (list, tuple)) else [wanted]
     if found is None or found in allowed:
         return None
-    return Problem(reason="reasoning-field", detail=f"the reasoning stands in {quoted(found)}, want {' or '.join(map(repr, allowed))}")
+    return Problem(
+        reason="reasoning-field",
+        detail=f"the reasoning stands in {quoted(found)}, want {' or '.join(map(repr, allowed))}",
+    )
 
 
 def prompt_tokens(look: Look, wanted: Any) -> Problem | None:
-    """usage.prompt_tokens is this number; ``{ exact, stub, upto }``: exact + stub is the generation stub that some engines
-    count and passes with a note, anything up to exact + upto passes with a note too."""
+    """usage.prompt_tokens is this number; ``{ exact, stub, upto }``: exact + stub is the generation stub that some
+    engines count and passes with a note, anything up to exact + upto passes with a note too."""
     tokens = look.observation.tokens("prompt_tokens")
     if tokens is None:
         return inconclusive("no-prompt-tokens", "the answer reports no usage.prompt_tokens")
@@ -270,18 +315,33 @@ def prompt_tokens(look: Look, wanted: Any) -> Problem | None:
     if tokens == exact:
         return None
     if tokens - exact in (stub, 3) and tokens - exact in range(1, max(stub, upto) + 1):
-        return Problem(reason="known-stub", detail=f"{tokens}: the generation stub's {tokens - exact} are counted", outcome=Outcome.PASS)
+        return Problem(
+            reason="known-stub",
+            detail=f"{tokens}: the generation stub's {tokens - exact} are counted",
+            outcome=Outcome.PASS,
+        )
     if exact < tokens <= exact + upto:
-        return Problem(reason="within-tolerance", detail=f"{tokens}, want {exact}: inside the public tolerance", outcome=Outcome.PASS)
+        return Problem(
+            reason="within-tolerance",
+            detail=f"{tokens}, want {exact}: inside the public tolerance",
+            outcome=Outcome.PASS,
+        )
     hint = ": one too many is what a doubled BOS looks like" if tokens == exact + 1 else ""
     return Problem(reason="prompt-tokens", detail=f"prompt_tokens is {tokens}, want {exact}{hint}")
 
 
 def usage_adds_up(look: Look, wanted: Any) -> Problem | None:
-    """prompt_tokens + completion_tokens = total_tokens, all of them there, and completion_tokens not 0 for an answer with text."""
-    prompt, completion, total = (look.observation.tokens(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    """prompt_tokens + completion_tokens = total_tokens, all of them there, and completion_tokens not 0 for an answer
+    with text.
+    """
+    prompt, completion, total = (
+        look.observation.tokens(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    )
     if prompt is None or completion is None or total is None:
-        return Problem(reason="usage-missing", detail=f"prompt_tokens {prompt}, completion_tokens {completion}, total_tokens {total}")
+        return Problem(
+            reason="usage-missing",
+            detail=f"prompt_tokens {prompt}, completion_tokens {completion}, total_tokens {total}",
+        )
     if prompt + completion != total:
         return Problem(reason="usage-sum", detail=f"{prompt} + {completion} is not {total}")
     if prompt <= 0 or (completion <= 0 and (look.observation.answer or look.observation.tool_calls)):
@@ -291,9 +351,30 @@ def usage_adds_up(look: Look, wanted: Any) -> Problem | None:
 
 
 _FUNCTIONS: list[Check] = [
-    finish_reason, completion_tokens_max, stops_before, error_envelope, error_type, plain_error,
-    calls, called, no_calls, call_count, valid_arguments, arguments_equal, tool_id,
-    has_content, says, says_not, content_equals, content_json, content_schema, content_value, compact,
-    reasoning, reasoning_field, prompt_tokens, usage_adds_up,
-]  # fmt: skip
+    finish_reason,
+    completion_tokens_max,
+    stops_before,
+    error_envelope,
+    error_type,
+    plain_error,
+    calls,
+    called,
+    no_calls,
+    call_count,
+    valid_arguments,
+    arguments_equal,
+    tool_id,
+    has_content,
+    says,
+    says_not,
+    content_equals,
+    content_json,
+    content_schema,
+    content_value,
+    compact,
+    reasoning,
+    reasoning_field,
+    prompt_tokens,
+    usage_adds_up,
+]
 ANSWER_CHECKS: Mapping[str, Check] = named(_FUNCTIONS)

@@ -29,7 +29,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One answer, the case it belongs to, and every answer of the case so far by its request's name (this one included)."""
+    """One answer, the case it belongs to, and every answer of the case so far by its request's name (this one
+    included).
+    """
 
     answered: Answered
     case: Case
@@ -72,6 +74,12 @@ def cut(look: Look) -> Problem | None:
 
 
 def prompt_tokens_of(look: Look, name: str) -> int | Problem:
-    """usage.prompt_tokens of the named answer; a Problem where it has none (that usage is there is another rule's business)."""
+    """usage.prompt_tokens of the named answer; a Problem where it has none (that usage is there is another rule's
+    business).
+    """
     tokens = look.siblings[name].observation.tokens("prompt_tokens")
-    return inconclusive("no-prompt-tokens", f"the answer to {name!r} reports no usage.prompt_tokens") if tokens is None else tokens
+    return (
+        inconclusive("no-prompt-tokens", f"the answer to {name!r} reports no usage.prompt_tokens")
+        if tokens is None
+        else tokens
+    )

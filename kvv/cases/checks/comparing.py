@@ -33,7 +33,8 @@ def same_prompt_tokens(look: Look, wanted: Any) -> Problem | None:
 def prompt_token_difference(look: Look, wanted: Any) -> Problem | None:
     """``{ of, minus, is }``: prompt_tokens of one answer minus those of another is exactly this; a list states several.
 
-    ``is-not`` names a value that tells a known shortcut apart; with ``at-least`` the difference need only be that large.
+    ``is-not`` names a value that tells a known shortcut apart; with ``at-least`` the difference need only be that
+    large.
     """
     for rule in wanted if isinstance(wanted, (list, tuple)) else [wanted]:
         one, other = prompt_tokens_of(look, rule["of"]), prompt_tokens_of(look, rule["minus"])
@@ -48,7 +49,10 @@ def prompt_token_difference(look: Look, wanted: Any) -> Problem | None:
             known = rule.get("known", {}).get(str(difference))
             return Problem(
                 reason="prompt-token-difference",
-                detail=f"prompt_tokens of {rule['of']} ({one}) minus {rule['minus']} ({other}) is {difference}, want {want}"
+                detail=(
+                    f"prompt_tokens of {rule['of']} ({one}) minus {rule['minus']} ({other}) is {difference}, want"
+                    f" {want}"
+                )
                 + (f": {known}" if known else ""),
             )
     return None
@@ -83,7 +87,9 @@ def prompt_tokens_in_steps(look: Look, wanted: Any) -> Problem | None:
     steps = [later - earlier for earlier, later in pairwise(counts.values())]
     if len(set(steps)) <= 1:
         return None
-    return Problem(reason="prompt-tokens-uneven", detail=f"prompt_tokens {_shown(counts)}: steps of {', '.join(map(str, steps))}")
+    return Problem(
+        reason="prompt-tokens-uneven", detail=f"prompt_tokens {_shown(counts)}: steps of {', '.join(map(str, steps))}"
+    )
 
 
 def same_structure(look: Look, wanted: Any) -> Problem | None:
@@ -96,7 +102,11 @@ def same_structure(look: Look, wanted: Any) -> Problem | None:
         observation = answered.observation
         if observation.finish_reason == "length":
             return inconclusive("cut-by-length", f"the answer to {name!r} was cut by length")
-        seen[name] = (observation.finish_reason, tuple(call.name for call in observation.tool_calls), bool(observation.answer.strip()))
+        seen[name] = (
+            observation.finish_reason,
+            tuple(call.name for call in observation.tool_calls),
+            bool(observation.answer.strip()),
+        )
     labels = ("finish_reason", "calls", "content")
     for at, label in enumerate(labels):
         values = {name: parts[at] for name, parts in seen.items()}
@@ -129,16 +139,24 @@ def distinct_texts(look: Look, wanted: Any) -> Problem | None:
 
 def distinct_tool_ids(look: Look, wanted: Any) -> Problem | None:
     """No tool-call id comes twice in all answers."""
-    ids = [call.id for answered in look.siblings.values() for call in answered.observation.tool_calls if call.id is not None]
+    ids = [
+        call.id
+        for answered in look.siblings.values()
+        for call in answered.observation.tool_calls
+        if call.id is not None
+    ]
     again = next((one for one in ids if ids.count(one) > 1), None)
-    return None if again is None else Problem(reason="tool-id-repeats", detail=f"the id {quoted(again)} was given twice")
+    return (
+        None if again is None else Problem(reason="tool-id-repeats", detail=f"the id {quoted(again)} was given twice")
+    )
 
 
 def cached_tokens(look: Look, wanted: Any) -> Problem | None:
-    """``{ of, at-least-of, share }``: of one answer's prompt at least that share as many tokens came from the cache as of another's.
+    """``{ of, at-least-of, share }``: of one answer's prompt at least that share as many tokens came from the cache as
+    of another's.
 
-    Caches are best effort and count in blocks: without a hit of the other request there is nothing to lose, and one more
-    sample must show a loss too.
+    Caches are best effort and count in blocks: without a hit of the other request there is nothing to lose, and one
+    more sample must show a loss too.
     """
     found, base = _cached(look.siblings[wanted["of"]]), _cached(look.siblings[wanted["at-least-of"]])
     if not base:
@@ -151,7 +169,8 @@ def cached_tokens(look: Look, wanted: Any) -> Problem | None:
 
 
 def reasoning_grows(look: Look, wanted: Any) -> Problem | None:
-    """``[a, b]``: reasoning of the samples of b is longer than that of a, in the median; FAIL only where it is clearly shorter.
+    """``[a, b]``: reasoning of the samples of b is longer than that of a, in the median; FAIL only where it is clearly
+    shorter.
 
     A model's length varies: the one-sided Mann-Whitney test must say that b is shorter before anyone is blamed.
     """
@@ -193,7 +212,9 @@ def _all_same(look: Look, reason: str, key: Callable[[Answered], Any]) -> Proble
     first = next(iter(values.values()))
     if all(value == first for value in values.values()):
         return None
-    return Problem(reason=reason, detail=f"{', '.join(f'{name} {quoted(str(value))}' for name, value in values.items())}"[:380])
+    return Problem(
+        reason=reason, detail=f"{', '.join(f'{name} {quoted(str(value))}' for name, value in values.items())}"[:380]
+    )
 
 
 def _canonical(text: str) -> str:
@@ -208,7 +229,16 @@ def _shown(values: Mapping[str, Any]) -> str:
 
 
 _FUNCTIONS: list[Check] = [
-    same_prompt_tokens, prompt_token_difference, prompt_tokens_grow, prompt_tokens_in_steps, same_structure, same_text, same_arguments,
-    distinct_texts, distinct_tool_ids, cached_tokens, reasoning_grows,
-]  # fmt: skip
+    same_prompt_tokens,
+    prompt_token_difference,
+    prompt_tokens_grow,
+    prompt_tokens_in_steps,
+    same_structure,
+    same_text,
+    same_arguments,
+    distinct_texts,
+    distinct_tool_ids,
+    cached_tokens,
+    reasoning_grows,
+]
 COMPARISONS: Mapping[str, Check] = named(_FUNCTIONS)

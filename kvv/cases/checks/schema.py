@@ -21,7 +21,9 @@ _NOTHING_BEYOND: referencing.Registry[Any] = referencing.Registry(retrieve=_refu
 
 
 def read_json(text: str) -> Any:
-    """RFC 8259 JSON; ValueError with one line for everything else, NaN, repeated keys and bottomless nesting included."""
+    """RFC 8259 JSON; ValueError with one line for everything else, NaN, repeated keys and bottomless nesting
+    included.
+    """
     try:
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_repeats)
     except RecursionError:

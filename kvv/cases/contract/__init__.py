@@ -1,4 +1,6 @@
-"""Contract suites: a case file expanded over thinking and stream modes, and the steps that reach one verdict per case."""
+"""Contract suites: a case file expanded over thinking and stream modes, and the steps that reach one verdict per
+case.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,23 @@ from kvv.cases.contract.steps import COMMON, Toolbox, contract_step
 from kvv.cases.suite import Context, Suite, SuiteKind
 from kvv.core import Case, History, Stat, Step, Verdict
 
-__all__ = ["COMMON", "ContractSuite", "Tally", "Toolbox", "claimed", "contract_step", "names_of", "plain_case", "thinking_off"]
+__all__ = [
+    "COMMON",
+    "ContractSuite",
+    "Tally",
+    "Toolbox",
+    "claimed",
+    "contract_step",
+    "names_of",
+    "plain_case",
+    "thinking_off",
+]
 
 
 class ContractSuite(Suite):
-    """A suite whose cases come from its ``cases.toml``. ``toolbox`` is what that file may name beside the common functions."""
+    """A suite whose cases come from its ``cases.toml``. ``toolbox`` is what that file may name beside the common
+    functions.
+    """
 
     kind: ClassVar[SuiteKind] = SuiteKind.CONTRACT
     toolbox: ClassVar[Toolbox] = COMMON
@@ -44,4 +58,8 @@ class ContractSuite(Suite):
 
 
 def names_of(toolbox: Toolbox) -> Names:
-    return Names(checks=frozenset(toolbox.checks), comparisons=frozenset(toolbox.comparisons), directives=frozenset(toolbox.builders))
+    return Names(
+        checks=frozenset(toolbox.checks),
+        comparisons=frozenset(toolbox.comparisons),
+        directives=frozenset(toolbox.builders),
+    )

@@ -20,7 +20,9 @@ Builder = Callable[[Any, Answers], Any]
 
 
 class Unbuildable(Exception):
-    """The request needs something that an earlier answer does not have (a tool call, say). ``reason`` is a stable code."""
+    """The request needs something that an earlier answer does not have (a tool call, say). ``reason`` is a stable
+    code.
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -79,31 +81,43 @@ def tools(argument: Any, answers: Answers) -> Spliced:
     """``[prefix, n]``: n tools without parameters, called prefix_0 to prefix_n-1."""
     prefix, count = argument
     empty = {"type": "object", "properties": {}}
-    return Spliced([{"type": "function", "function": {"name": f"{prefix}_{at}", "parameters": empty}} for at in range(int(count))])
+    return Spliced(
+        [{"type": "function", "function": {"name": f"{prefix}_{at}", "parameters": empty}} for at in range(int(count))]
+    )
 
 
 def answer(argument: Any, answers: Answers) -> dict[str, Any]:
-    """The assistant message of an earlier answer as the endpoint sent it: name, or ``{ of, without = [...] , rename = {...} }``.
+    """The assistant message of an earlier answer as the endpoint sent it: name, or ``{ of, without = [...] , rename =
+    {...} }``.
 
-    ``without`` leaves fields out; the reasoning goes by the name the endpoint used (``reasoning`` in ``without`` means it,
-    whatever its name). Fields never sent are absent, except that content is null beside tool calls.
+    ``without`` leaves fields out; the reasoning goes by the name the endpoint used (``reasoning`` in ``without`` means
+    it, whatever its name). Fields never sent are absent, except that content is null beside tool calls.
     """
     table = argument if isinstance(argument, Mapping) else {"of": argument}
     choice = answers[table["of"]].observation.first
     without = set(table.get("without", ()))
-    message: dict[str, Any] = {"role": "assistant", "content": choice.answer if choice.answer is not None or choice.tool_calls else ""}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": choice.answer if choice.answer is not None or choice.tool_calls else "",
+    }
     if choice.reasoning is not None and choice.reasoning_field is not None and "reasoning" not in without:
         message[choice.reasoning_field] = choice.reasoning
     if choice.tool_calls:
         message["tool_calls"] = [
-            {"id": call.id, "type": call.type or "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call.id,
+                "type": call.type or "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in choice.tool_calls
         ]
     return {key: value for key, value in message.items() if key not in without}
 
 
 def thought(argument: Any, answers: Answers) -> dict[str, Any]:
-    """``{ like, content, reasoning }``: an assistant message whose reasoning stands in the field that the answer ``like`` used."""
+    """``{ like, content, reasoning }``: an assistant message whose reasoning stands in the field that the answer
+    ``like`` used.
+    """
     field = answers[argument["like"]].observation.first.reasoning_field
     if field is None:
         raise Unbuildable("no-reasoning-seen", "no answer showed in which field this endpoint puts reasoning")
@@ -120,7 +134,14 @@ def results(argument: Any, answers: Answers) -> Spliced:
     if not made:
         raise Unbuildable("no-call-to-answer", f"the answer {table['of']!r} made no tool call")
     contents = table.get("contents", {})
-    messages = [{"role": "tool", "tool_call_id": call.id, "content": contents.get(call.name, table.get("content", '{"ok":true}'))} for call in made]
+    messages = [
+        {
+            "role": "tool",
+            "tool_call_id": call.id,
+            "content": contents.get(call.name, table.get("content", '{"ok":true}')),
+        }
+        for call in made
+    ]
     return Spliced(messages[::-1] if table.get("order") == "reversed" else messages)
 
 

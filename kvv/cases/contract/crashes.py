@@ -1,7 +1,7 @@
 """A crash three times of three is the request's doing only where requests do not crash anyway.
 
-A case judges its own replies (``kvv.cases.contract.steps``). Over a network that drops one request in three, three crashes in a row
-come by chance too, so the whole run's crash rate decides at the end whether such a verdict stands.
+A case judges its own replies (``kvv.cases.contract.steps``). Over a network that drops one request in three, three
+crashes in a row come by chance too, so the whole run's crash rate decides at the end whether such a verdict stands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ BY_CHANCE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashRate:
-    """Over the contract cases of a run: ``cases`` asked, and of the requests of those that crashed not every time, how many crashed."""
+    """Over the contract cases of a run: ``cases`` asked, and of the requests of those that crashed not every time, how
+    many crashed.
+    """
 
     cases: int = 0
     asked: int = 0
@@ -38,13 +40,22 @@ class CrashRate:
 
     @property
     def by_chance(self) -> float:
-        """How many cases are expected to crash three times of three if each request crashes at the rate of the others."""
+        """How many cases are expected to crash three times of three if each request crashes at the rate of the
+        others.
+        """
         return self.cases * (self.crashed / self.asked) ** CRASHES if self.asked else 0.0
 
     def weighed(self, verdict: Verdict) -> Verdict:
         """The verdict, INCONCLUSIVE where it names a crash that the run's ordinary trouble explains as well."""
-        if verdict.outcome is not Outcome.FAIL or not verdict.reason.startswith(REPRODUCIBLE) or self.by_chance <= BY_CHANCE:
+        if (
+            verdict.outcome is not Outcome.FAIL
+            or not verdict.reason.startswith(REPRODUCIBLE)
+            or self.by_chance <= BY_CHANCE
+        ):
             return verdict
         crash = verdict.reason.removeprefix(REPRODUCIBLE)
-        detail = f"{verdict.detail}; but {self.crashed} of {self.asked} requests of other cases crashed too, so that chance explains it"
+        detail = (
+            f"{verdict.detail}; but {self.crashed} of {self.asked} requests of other cases crashed too, so that chance"
+            " explains it"
+        )
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"crash-by-chance-{crash}", detail=detail[:500])

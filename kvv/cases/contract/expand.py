@@ -57,9 +57,17 @@ def plain_case(
     skip: str = "",
     risk: bool = False,
 ) -> Case:
-    """A case of one request that comes from data instead of a case file. Bodies are sent as they are, directives included."""
+    """A case of one request that comes from data instead of a case file. Bodies are sent as they are, directives
+    included.
+    """
     stream = body.get("stream") is True
-    entry = {"requests": {"": {"body": dict(body), "stream": stream}}, "expect": expect, "checks": dict(checks), "compare": {}, "rate": {}}
+    entry = {
+        "requests": {"": {"body": dict(body), "stream": stream}},
+        "expect": expect,
+        "checks": dict(checks),
+        "compare": {},
+        "rate": {},
+    }
     return Case(
         id=case_id,
         suite=suite,
@@ -87,7 +95,9 @@ def plain_case(
 class _Expansion:
     """One case in the making."""
 
-    def __init__(self, suite: str, case_file: CaseFile, spec: CaseSpec, context: Context, entry: Mapping[str, Any], mode: Mode) -> None:
+    def __init__(
+        self, suite: str, case_file: CaseFile, spec: CaseSpec, context: Context, entry: Mapping[str, Any], mode: Mode
+    ) -> None:
         self.suite = suite
         self.file = case_file
         self.context = context
@@ -96,10 +106,17 @@ class _Expansion:
         self.variables = {name: value for name, value in entry.items() if name not in ENTRY_FIELDS} if listed else {}
         # an entry's own fields lie over the case's; tables are joined
         own = {name: value for name, value in entry.items() if listed and name in ENTRY_FIELDS and name != "id"}
-        merged = {name: {**getattr(spec, name), **value} if name in ("body", "checks") else value for name, value in own.items()}
+        merged = {
+            name: {**getattr(spec, name), **value} if name in ("body", "checks") else value
+            for name, value in own.items()
+        }
         self.spec = CaseSpec.model_validate({**dict(spec), **merged}) if merged else spec
         self.fields = {} if listed else {name: value for name, value in entry.items() if name != "thinking"}
-        self.shown = {**self.variables, "id": entry.get("id", ""), "entry": ", ".join(f"{name} {value}" for name, value in self.fields.items())}
+        self.shown = {
+            **self.variables,
+            "id": entry.get("id", ""),
+            "entry": ", ".join(f"{name} {value}" for name, value in self.fields.items()),
+        }
 
     def case(self, suffix: str) -> Case:
         spec, skip = self.spec, self._skip()
@@ -126,7 +143,9 @@ class _Expansion:
                 "skip": skip,
                 "afterwards": afterwards,
                 "rounds": rounds,
-                "requests": 0 if skip else sum(len(entry["requests"]) for entry in rounds) + (afterwards and spec.expect == "refused"),
+                "requests": 0
+                if skip
+                else sum(len(entry["requests"]) for entry in rounds) + (afterwards and spec.expect == "refused"),
             },
         )
 
@@ -136,22 +155,37 @@ class _Expansion:
         spec = self.spec
         if spec.rounds:
             return [self._script_round(entry) for entry in spec.rounds]
-        rate = {key: value for key, value in (("at-least", spec.at_least), ("at-most", spec.at_most)) if value is not None}
+        rate = {
+            key: value for key, value in (("at-least", spec.at_least), ("at-most", spec.at_most)) if value is not None
+        }
         checks, compare = self._fill(spec.checks), self._fill(spec.compare)
         if spec.variants and spec.sequence:
-            parts = [self._round({name: self._variant(variant)}, spec.expect, checks, {}, rate) for name, variant in spec.variants.items()]
+            parts = [
+                self._round({name: self._variant(variant)}, spec.expect, checks, {}, rate)
+                for name, variant in spec.variants.items()
+            ]
             return [*parts[:-1], {**parts[-1], "compare": compare}]
-        requests = {name: self._variant(variant) for name, variant in spec.variants.items()} or {"": self._request([spec], Variant())}
+        requests = {name: self._variant(variant) for name, variant in spec.variants.items()} or {
+            "": self._request([spec], Variant())
+        }
         if spec.samples > 1:
-            requests = {f"{name or 'sample'}.{number}": request for name, request in requests.items() for number in range(1, spec.samples + 1)}
+            requests = {
+                f"{name or 'sample'}.{number}": request
+                for name, request in requests.items()
+                for number in range(1, spec.samples + 1)
+            }
         return [self._round(requests, spec.expect, checks, compare, rate)]
 
     def _script_round(self, entry: Round) -> dict[str, Any]:
-        requests = {name: self._request([self.spec, entry, variant], variant) for name, variant in entry.variants.items()}
+        requests = {
+            name: self._request([self.spec, entry, variant], variant) for name, variant in entry.variants.items()
+        }
         requests = requests or {entry.name: self._request([self.spec, entry], entry)}
         return self._round(requests, entry.expect, self._fill(entry.checks), self._fill(entry.compare), {})
 
-    def _round(self, requests: Mapping[str, Any], expect: str, checks: Any, compare: Any, rate: Mapping[str, float]) -> dict[str, Any]:
+    def _round(
+        self, requests: Mapping[str, Any], expect: str, checks: Any, compare: Any, rate: Mapping[str, float]
+    ) -> dict[str, Any]:
         return {"requests": dict(requests), "expect": expect, "checks": checks, "compare": compare, "rate": dict(rate)}
 
     def _variant(self, variant: Variant) -> dict[str, Any]:
@@ -264,11 +298,19 @@ class _Expansion:
         off = self.mode.thinking is False and not thinking_off(self.context)
         needed = [*self.file.claims, *spec.claims, *(["thinking-off"] if off else [])]
         missing = [claim for claim in needed if not claimed(self.context, claim)]
-        outside = {"other-model": "no --other-model", "tokenizer": "no --tokenizer", "key": "no key is sent, or headers that may be one"}
+        outside = {
+            "other-model": "no --other-model",
+            "tokenizer": "no --tokenizer",
+            "key": "no key is sent, or headers that may be one",
+        }
         for claim in missing:
             if claim in outside:
                 return outside[claim]
-        return f"the profile {profile.id} does not claim {', '.join(missing)} on the surface {profile.surface}" if missing else ""
+        return (
+            f"the profile {profile.id} does not claim {', '.join(missing)} on the surface {profile.surface}"
+            if missing
+            else ""
+        )
 
 
 def claimed(context: Context, claim: str) -> bool:
@@ -305,7 +347,11 @@ def claimed(context: Context, claim: str) -> bool:
 def thinking_off(context: Context) -> bool:
     """Thinking can be switched off here, says the profile or ``--thinking off``."""
     thinking = context.profile.thinking
-    return thinking.supported and (thinking.can_disable or context.settings.thinking is False) and context.settings.thinking is not True
+    return (
+        thinking.supported
+        and (thinking.can_disable or context.settings.thinking is False)
+        and context.settings.thinking is not True
+    )
 
 
 def _entries(spec: CaseSpec, context: Context) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -321,7 +367,9 @@ def _entries(spec: CaseSpec, context: Context) -> Iterator[tuple[Mapping[str, An
 
 
 def _modes(case_file: CaseFile, spec: CaseSpec, context: Context) -> Iterator[Mode]:
-    streams: list[bool | None] = {"both": [True, False], "on": [True], "off": [False], "mixed": [None]}[spec.stream or case_file.stream]  # type: ignore[assignment]
+    streams: list[bool | None] = {"both": [True, False], "on": [True], "off": [False], "mixed": [None]}[
+        spec.stream or case_file.stream
+    ]  # type: ignore[assignment]
     for thinking in _thinking_modes(spec.thinking or case_file.thinking, context):
         yield from (Mode(thinking=thinking, stream=stream) for stream in streams)
 
@@ -348,7 +396,11 @@ def _word(thinking: bool | None) -> str:
 def _fits(key: str, context: Context) -> bool:
     """A surface, a glob of profile ids, or ``profile-glob/surface``."""
     profile = context.profile
-    return key == profile.surface or fnmatch.fnmatchcase(profile.id, key) or fnmatch.fnmatchcase(f"{profile.id}/{profile.surface}", key)
+    return (
+        key == profile.surface
+        or fnmatch.fnmatchcase(profile.id, key)
+        or fnmatch.fnmatchcase(f"{profile.id}/{profile.surface}", key)
+    )
 
 
 def _level(spec: CaseSpec, context: Context) -> Level:

@@ -35,12 +35,20 @@ class Tally:
     def facts(self) -> Mapping[str, Any]:
         told = self.told
         interval = list(clopper_pearson(sum(told), len(told)).pair) if told else None
-        return {"samples": [None if one is None else int(one) for one in self.passed], "interval": interval, "bounds": dict(self.bounds)}
+        return {
+            "samples": [None if one is None else int(one) for one in self.passed],
+            "interval": interval,
+            "bounds": dict(self.bounds),
+        }
 
     def verdict(self) -> tuple[Outcome, str, str]:
         n, told = len(self.passed), self.told
         untold, good = n - len(told), sum(told)
-        shown = f"{good} of {len(told)} answers" + (f", {untold} could not tell" if untold else "") + f"; want {self._wanted()}"
+        shown = (
+            f"{good} of {len(told)} answers"
+            + (f", {untold} could not tell" if untold else "")
+            + f"; want {self._wanted()}"
+        )
         example = f"; {self.details[0]}" if self.details else ""
         low, high = self.bounds.get("at-least", 0.0), self.bounds.get("at-most", 1.0)
         if not told:

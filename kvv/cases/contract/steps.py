@@ -33,7 +33,8 @@ from kvv.protocol.classify import Assessment, Standing, assess
 
 #: crashes needed for a verdict, each followed by an answered control
 CRASHES = 3
-#: no correct server needs longer to begin its answer to a small request; the transport adds to it by the prompt's length
+#: no correct server needs longer to begin its answer to a small request; the transport adds to it by the prompt's
+#: length
 FIRST_BYTE_S = 180.0
 #: exchanges that a verdict points at
 _EVIDENCE = 4
@@ -68,14 +69,20 @@ def contract_step(case: Case, history: History, scorer: str, toolbox: Toolbox = 
     """The next step of a contract case. Pure: the history decides."""
     skip = case.inputs["skip"]
     if skip:
-        return Done(verdict=Verdict(case=case.id, sample=case.sample, outcome=Outcome.SKIP, reason="not-claimed", detail=skip, scorer=scorer))
+        return Done(
+            verdict=Verdict(
+                case=case.id, sample=case.sample, outcome=Outcome.SKIP, reason="not-claimed", detail=skip, scorer=scorer
+            )
+        )
     replies = [answered for reply in history if isinstance(reply, tuple) for answered in reply]
     return _Judgement(case, replies, scorer, toolbox).next()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settled:
-    """A request that got what was expected of it. ``second`` is the confirming sample, when it was asked: an answer, or why there is none."""
+    """A request that got what was expected of it. ``second`` is the confirming sample, when it was asked: an answer, or
+    why there is none.
+    """
 
     reply: Answered
     second: Answered | Assessment | None = None
@@ -121,14 +128,23 @@ class _Judgement:
         if self.tally is not None:
             outcome, reason, detail = self.tally.verdict()
             return self._done(outcome, reason, detail)
-        return self._done(Outcome.PASS, self.note.reason, self.note.detail) if self.note else self._done(Outcome.PASS, "", "")
+        return (
+            self._done(Outcome.PASS, self.note.reason, self.note.detail)
+            if self.note
+            else self._done(Outcome.PASS, "", "")
+        )
 
     def _round(self, entry: Mapping[str, Any]) -> Step | None:
         """What the round still needs, its verdict, or None when it is concluded well."""
         names = list(entry["requests"])
         if not any(self.probes.get(name) for name in names):
             asks = [self._request(entry, name, "probe") for name in names]
-            return Ask(requests=(*asks, *([self._control("control")] if entry["expect"] == "refused" and self.control is None else [])))
+            return Ask(
+                requests=(
+                    *asks,
+                    *([self._control("control")] if entry["expect"] == "refused" and self.control is None else []),
+                )
+            )
         settled: dict[str, _Settled] = {}
         unsettled: list[Step] = []
         missing: list[str] = []
@@ -145,7 +161,9 @@ class _Judgement:
             return min(unsettled, key=_urgency)
         return self._weighed(entry, settled, missing)
 
-    def _weighed(self, entry: Mapping[str, Any], settled: Mapping[str, _Settled], missing: Sequence[str]) -> Step | None:
+    def _weighed(
+        self, entry: Mapping[str, Any], settled: Mapping[str, _Settled], missing: Sequence[str]
+    ) -> Step | None:
         self.answers |= {name: one.reply for name, one in settled.items()}
         if entry["rate"]:
             self._count(entry, settled, missing)
@@ -163,7 +181,9 @@ class _Judgement:
     # --- one request --------------------------------------------------------------------------------
 
     def _settle(self, entry: Mapping[str, Any], name: str) -> _Settled | Step:
-        """Where a request stands: the shortest run of its replies that settles it, then the confirming sample behind that."""
+        """Where a request stands: the shortest run of its replies that settles it, then the confirming sample behind
+        that.
+        """
         replies = self.probes.get(name, [])
         found = [self._standing(entry, reply) for reply in replies]
         step: _Settled | Step = self._done(Outcome.INCONCLUSIVE, "not-asked", f"the request {name!r} was not asked")
@@ -176,7 +196,9 @@ class _Judgement:
                 return _Settled(reply=step.reply, refused=step.refused, second=replies[-1] if same else found[-1])
         return step
 
-    def _settle_prefix(self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]) -> _Settled | Step:
+    def _settle_prefix(
+        self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]
+    ) -> _Settled | Step:
         last, expect = found[-1], entry["expect"]
         match last.standing:
             case Standing.ANSWERED:
@@ -192,7 +214,9 @@ class _Judgement:
             case _:
                 return self._done(Outcome.INCONCLUSIVE, last.reason, last.detail)
 
-    def _answered(self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]) -> _Settled | Step:
+    def _answered(
+        self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]
+    ) -> _Settled | Step:
         earlier = _count(found, Standing.REFUSED)
         if entry["expect"] == "refused":
             if _count(found, Standing.ANSWERED) >= 2:
@@ -202,19 +226,27 @@ class _Judgement:
                 return self._done(Outcome.FAIL, "invalid-request-accepted", detail)
             return self._again(entry, name)
         if earlier:
-            return self._done(Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was refused once and answered once")
+            return self._done(
+                Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was refused once and answered once"
+            )
         return _Settled(reply=replies[-1])
 
-    def _refused(self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]) -> _Settled | Step:
+    def _refused(
+        self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]
+    ) -> _Settled | Step:
         if entry["expect"] == "refused":
             if _count(found, Standing.ANSWERED):
                 return self._answered(entry, name, replies, found)
             return self._beside_control(replies[-1])
         if entry["expect"] == "either":
             # the sibling of a request that may be refused is asked only when it was
-            return Ask(requests=(self._control("control"),)) if self.control is None else self._beside_control(replies[-1])
+            return (
+                Ask(requests=(self._control("control"),)) if self.control is None else self._beside_control(replies[-1])
+            )
         if _count(found, Standing.ANSWERED):
-            return self._done(Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was answered once and refused once")
+            return self._done(
+                Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was answered once and refused once"
+            )
         if _count(found, Standing.REFUSED) < 2:
             return self._again(entry, name)
         between = self.between.get(name, [])
@@ -222,20 +254,32 @@ class _Judgement:
             # an account or a route may have ended in mid-run: then the plainest request is refused too
             return Ask(requests=(self._control(_purpose("between", name)),))
         if not _is_answered(between[-1]):
-            return self._done(Outcome.INCONCLUSIVE, "control-not-answered", f"refused, but so was the plainest request: {found[-1].detail}")
-        return self._done(Outcome.FAIL, "valid-request-refused", f"{name}: {found[-1].detail}" if name else found[-1].detail)
+            return self._done(
+                Outcome.INCONCLUSIVE,
+                "control-not-answered",
+                f"refused, but so was the plainest request: {found[-1].detail}",
+            )
+        return self._done(
+            Outcome.FAIL, "valid-request-refused", f"{name}: {found[-1].detail}" if name else found[-1].detail
+        )
 
     def _beside_control(self, refusal: Answered) -> _Settled | Step:
         """A refusal is believed only beside an answered sibling: an endpoint that refuses everything keeps no rule."""
         if self.control is None or not _is_answered(self.control):
-            return self._done(Outcome.INCONCLUSIVE, "control-not-answered", "refused, but so was (or without an answer stayed) its valid sibling")
+            return self._done(
+                Outcome.INCONCLUSIVE,
+                "control-not-answered",
+                "refused, but so was (or without an answer stayed) its valid sibling",
+            )
         return _Settled(reply=refusal, refused=True)
 
     def _crashed(self, entry: Mapping[str, Any], name: str, found: Sequence[Assessment]) -> Step:
         """Three of three, each between answered controls of the same shape, is the vendor's fault and no accident."""
         between = self.between.get(name, [])
         if not all(_is_answered(control) for control in between):
-            return self._done(Outcome.INCONCLUSIVE, found[-1].reason, "and the control request after it had no answer either")
+            return self._done(
+                Outcome.INCONCLUSIVE, found[-1].reason, "and the control request after it had no answer either"
+            )
         crashes = sum(bool(_crash(one)) for one in found)
         if crashes < len(found):
             # the same request was answered or refused before: an accident, not this request's doing
@@ -252,7 +296,9 @@ class _Judgement:
 
     # --- what the answers say -------------------------------------------------------------------------
 
-    def _problem(self, entry: Mapping[str, Any], answers: Mapping[str, Answered], names: Sequence[str]) -> Problem | None:
+    def _problem(
+        self, entry: Mapping[str, Any], answers: Mapping[str, Answered], names: Sequence[str]
+    ) -> Problem | None:
         """The first FAIL among checks and comparisons, else the first that cannot be decided; notes are kept."""
         problems = [problem for name in names for problem in self._checked(entry, answers, name)]
         look = Look(answered=answers[names[-1]], case=self.case, siblings=answers)
@@ -265,9 +311,14 @@ class _Judgement:
         )
 
     def _checked(self, entry: Mapping[str, Any], answers: Mapping[str, Answered], name: str) -> list[Problem]:
-        found = _all(self.toolbox.checks, entry["checks"], Look(answered=answers[name], case=self.case, siblings=answers))
+        found = _all(
+            self.toolbox.checks, entry["checks"], Look(answered=answers[name], case=self.case, siblings=answers)
+        )
         if name and len(entry["requests"]) > 1:
-            found = [Problem(reason=one.reason, detail=f"{name}: {one.detail}", outcome=one.outcome, repeats=one.repeats) for one in found]
+            found = [
+                Problem(reason=one.reason, detail=f"{name}: {one.detail}", outcome=one.outcome, repeats=one.repeats)
+                for one in found
+            ]
         return found
 
     def _objected(self, entry: Mapping[str, Any], settled: Mapping[str, _Settled], problem: Problem) -> Step:
@@ -281,7 +332,10 @@ class _Judgement:
         if lost is not None:
             detail = f"{problem.detail}; the confirming sample had no answer: {lost.detail}"
             return self._done(Outcome.INCONCLUSIVE, lost.reason or "not-confirmed", detail)
-        second = {**self.answers, **{name: one.second for name, one in settled.items() if isinstance(one.second, Answered)}}
+        second = {
+            **self.answers,
+            **{name: one.second for name, one in settled.items() if isinstance(one.second, Answered)},
+        }
         again = self._problem(entry, second, list(settled))
         if again is not None and again.outcome is Outcome.FAIL:
             return self._done(Outcome.FAIL, problem.reason, f"{problem.detail} (2 of 2 samples)")
@@ -298,7 +352,9 @@ class _Judgement:
             failed = any(one.outcome is Outcome.FAIL for one in problems)
             passed.append(False if failed else None if problems else True)
             details += [one.detail for one in problems[:1]]
-        self.tally = Tally(passed=[*passed, *([None] * len(missing))], bounds=entry["rate"], details=[*details, *missing])
+        self.tally = Tally(
+            passed=[*passed, *([None] * len(missing))], bounds=entry["rate"], details=[*details, *missing]
+        )
 
     def _afterwards(self) -> Step | None:
         """After a refusal the endpoint must still answer; one silence is forgiven, if the next control is answered."""
@@ -327,7 +383,9 @@ class _Judgement:
     def _control(self, purpose: str) -> Request:
         """The valid sibling: ``control`` is shared within a minute, ``between`` and ``after`` are always sent."""
         body = build(self.case.inputs["control"], self.answers, self.toolbox.builders)
-        return Request(body=body, stream=body.get("stream") is True, purpose=purpose, timeouts=Timeouts(first_byte=FIRST_BYTE_S))
+        return Request(
+            body=body, stream=body.get("stream") is True, purpose=purpose, timeouts=Timeouts(first_byte=FIRST_BYTE_S)
+        )
 
     def _standing(self, entry: Mapping[str, Any], probe: Answered) -> Assessment:
         """The outcome table, but a status the case names as its refusal counts as one."""
@@ -402,7 +460,8 @@ def _count(found: Sequence[Assessment], standing: Standing) -> int:
 def _crash(found: Assessment) -> str:
     """The kind of crash a verdict may name, or nothing where the standing is no crash of this request."""
     if found.standing is Standing.SERVER_ERROR or found.reason in ("http-502", "http-503", "http-504"):
-        # a gateway's 5xx was retried before it came here: that it stays, between answered controls, is this request's doing
+        # a gateway's 5xx was retried before it came here: that it stays, between answered controls, is this request's
+        # doing
         return "500"
     return {"first-byte-timeout": "hang", "idle-timeout": "hang", "cut": "cut", "reset": "cut"}.get(found.reason, "")
 

@@ -14,9 +14,14 @@ from kvv.rendering.escape import plain
 
 
 def list_things(arguments: argparse.Namespace) -> int:
-    rows = {"suites": _suites, "cases": _cases, "rules": _rules, "faults": _faults, "profiles": _profiles, "policies": _policies}[arguments.what](
-        arguments
-    )
+    rows = {
+        "suites": _suites,
+        "cases": _cases,
+        "rules": _rules,
+        "faults": _faults,
+        "profiles": _profiles,
+        "policies": _policies,
+    }[arguments.what](arguments)
     if arguments.json_output:
         print(json.dumps(list(rows), indent=2))
         return 0
@@ -33,7 +38,13 @@ def _suites(arguments: argparse.Namespace) -> Iterator[Row]:
 
     for name in suite_ids():
         suite = load_suite(name)
-        yield {"id": suite.id, "kind": suite.kind.value, "title": suite.title, "areas": ", ".join(suite.areas), "needs": ", ".join(suite.needs)}
+        yield {
+            "id": suite.id,
+            "kind": suite.kind.value,
+            "title": suite.title,
+            "areas": ", ".join(suite.areas),
+            "needs": ", ".join(suite.needs),
+        }
 
 
 def _cases(arguments: argparse.Namespace) -> Iterator[Row]:
@@ -45,7 +56,13 @@ def _cases(arguments: argparse.Namespace) -> Iterator[Row]:
         if suite.kind is SuiteKind.BENCHMARK:
             continue
         for case in suite.cases(context):
-            yield {"id": case.id, "level": case.level.value, "area": case.area.value, "requirement": case.requirement, "source": case.source}
+            yield {
+                "id": case.id,
+                "level": case.level.value,
+                "area": case.area.value,
+                "requirement": case.requirement,
+                "source": case.source,
+            }
 
 
 def _profile(arguments: argparse.Namespace) -> Any:
@@ -75,13 +92,24 @@ def _faults(arguments: argparse.Namespace) -> Iterator[Row]:
     from kvv.mockserver.faults import FAULTS
 
     for name, fault in FAULTS.items():
-        yield {"id": name, "group": fault.group, "mode": fault.mode, "areas": ", ".join(fault.areas), "summary": fault.summary}
+        yield {
+            "id": name,
+            "group": fault.group,
+            "mode": fault.mode,
+            "areas": ", ".join(fault.areas),
+            "summary": fault.summary,
+        }
 
 
 def _profiles(arguments: argparse.Namespace) -> Iterator[Row]:
     for name in profile_ids():
         profile = load_profile(name)
-        yield {"id": name, "title": profile.title, "match": ", ".join(profile.match), "suites": ", ".join(profile.suites)}
+        yield {
+            "id": name,
+            "title": profile.title,
+            "match": ", ".join(profile.match),
+            "suites": ", ".join(profile.suites),
+        }
 
 
 def _policies(arguments: argparse.Namespace) -> Iterator[Row]:
@@ -170,5 +198,7 @@ def serve(arguments: argparse.Namespace) -> int:
             )
         )
     except OSError as error:
-        raise ConfigError(f"--port: cannot listen on {arguments.host}:{arguments.port}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"--port: cannot listen on {arguments.host}:{arguments.port}: {error.strerror or error}"
+        ) from error
     return 0

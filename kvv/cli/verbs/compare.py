@@ -35,7 +35,10 @@ def compare(arguments: argparse.Namespace) -> int:
         named: dict[str, Path] = {}
         for store, folder in opened:
             if (first := named.setdefault(store.meta()["run_id"], folder)) is not folder:
-                raise ConfigError(f"RUN: {folder} holds the same run as {first}: a run differs from itself in nothing; name another one")
+                raise ConfigError(
+                    f"RUN: {folder} holds the same run as {first}: a run differs from itself in nothing; name"
+                    " another one"
+                )
         sides = [side_of(store) for store in stores]
         try:
             found = compare_sides(sides, np.random.default_rng(0), allowed=allowed)

@@ -1,7 +1,8 @@
-"""One fresh measurement of what alarmed: the same endpoint, the run's own settings, the alarmed suites and cases alone, inside given bounds.
+"""One fresh measurement of what alarmed: the same endpoint, the run's own settings, the alarmed suites and cases alone,
+inside given bounds.
 
-It is an ordinary run folder, kept under the run that it confirms (``RUN/confirming/``): evidence of that alarm, and no night of its own
-to histories, leaderboards and ``last``.
+It is an ordinary run folder, kept under the run that it confirms (``RUN/confirming/``): evidence of that alarm, and no
+night of its own to histories, leaderboards and ``last``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ FOLDER = "confirming"
 #: what names a reference: what the confirmation is judged against is the gate's
 NOT_ASKED = frozenset(name for name in RunConfig.model_fields if name.startswith("reference")) | {"as_reference"}
 #: options of the gate that bound the fresh measurement; those not given are the run's own
-BOUNDS = ("deadline", "max_cost", "max_requests", "max_tokens_total", "yes", *(name for name in SEALED if name not in NOT_ASKED))
+BOUNDS = (
+    "deadline",
+    "max_cost",
+    "max_requests",
+    "max_tokens_total",
+    "yes",
+    *(name for name in SEALED if name not in NOT_ASKED),
+)
 #: further options of a run that its confirmation does not have
 NOT_AGAIN = frozenset({"shard", "policy", "early_stop", "strict", "json_output", "quiet"})
 #: failing cases of one contract suite beyond which the whole suite is asked, and exchanges looked at for one rule
@@ -36,7 +44,9 @@ CASES, EXCHANGES = 20, 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """What is asked again: suites, and of contract suites the cases by id (a glob for a whole suite). ``cases`` is empty where all are whole."""
+    """What is asked again: suites, and of contract suites the cases by id (a glob for a whole suite). ``cases`` is
+    empty where all are whole.
+    """
 
     suites: tuple[str, ...]
     cases: tuple[str, ...]
@@ -44,7 +54,9 @@ class Again:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """``folder`` is None where nothing could be asked; ``trouble`` says what kept the measurement from being made or finished."""
+    """``folder`` is None where nothing could be asked; ``trouble`` says what kept the measurement from being made or
+    finished.
+    """
 
     folder: Path | None
     trouble: str = ""
@@ -53,8 +65,8 @@ class Fresh:
 def what_alarmed(store: Store, side: Side, decision: Decision, drifted: Collection[str]) -> Again:
     """Of the gates that fail, and of suites whose drift fails the night.
 
-    A benchmark is asked whole; of a contract area the cases that failed and those on which a rule of it was broken; for a service level
-    every suite of the run, as its times are of all of them.
+    A benchmark is asked whole; of a contract area the cases that failed and those on which a rule of it was broken; for
+    a service level every suite of the run, as its times are of all of them.
     """
     wanted: dict[str, set[str]] = {name: set() for name in drifted}
     for gate in decision.gates:
@@ -80,13 +92,19 @@ def _again(side: Side, wanted: Mapping[str, set[str]]) -> Again:
     suites = tuple(name for name in side.suites if name in wanted)
     if whole >= set(suites):
         return Again(suites=suites, cases=())
-    return Again(suites=suites, cases=tuple(glob for name in suites for glob in ([f"{name}/*"] if name in whole else sorted(wanted[name]))))
+    return Again(
+        suites=suites,
+        cases=tuple(glob for name in suites for glob in ([f"{name}/*"] if name in whole else sorted(wanted[name]))),
+    )
 
 
 def _failed(side: Side, area: Area) -> list[str]:
     contract = (suite for suite in side.suites.values() if suite.kind is not SuiteKind.BENCHMARK)
     return [
-        name for suite in contract for name, case in suite.cases.items() if case.area is area and any(s.outcome is Outcome.FAIL for s in case.samples)
+        name
+        for suite in contract
+        for name, case in suite.cases.items()
+        if case.area is area and any(s.outcome is Outcome.FAIL for s in case.samples)
     ]
 
 
@@ -95,7 +113,9 @@ def _broken(store: Store, decision: Decision, area: Area) -> list[str]:
     mine = [finding for finding in decision.findings if finding.area is area]
     must = [finding for finding in mine if finding.level is Level.MUST]
     rules = {finding.rule for finding in must or mine}
-    seen = [one.exchange.identity.case for rule in sorted(rules) for one in islice(store.exchanges(rule=rule), EXCHANGES)]
+    seen = [
+        one.exchange.identity.case for rule in sorted(rules) for one in islice(store.exchanges(rule=rule), EXCHANGES)
+    ]
     cases = list(dict.fromkeys(seen))
     kinds = {entry["id"]: SuiteKind(entry["kind"]) for entry in store.meta()["suites"]}
     contract = [case for case in cases if kinds.get(case.split("/", 1)[0]) not in (None, SuiteKind.BENCHMARK)]
@@ -107,8 +127,12 @@ def bounds_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_again(folder: Path, again: Again, bounds: Mapping[str, Any]) -> RunConfig:
-    """The run's own configuration, cut down to what alarmed. ConfigError for a run that nobody can ask again, and for wrong bounds."""
-    fresh: dict[str, Any] = {name: field.default for name, field in RunConfig.model_fields.items() if name in NOT_AGAIN | NOT_ASKED}
+    """The run's own configuration, cut down to what alarmed. ConfigError for a run that nobody can ask again, and for
+    wrong bounds.
+    """
+    fresh: dict[str, Any] = {
+        name: field.default for name, field in RunConfig.model_fields.items() if name in NOT_AGAIN | NOT_ASKED
+    }
     config = trusted_config(folder, bounds, unused=fresh)
     if (folder / FOLDER).is_symlink():
         raise ConfigError(f"--confirm-now: {folder / FOLDER} is a link; put the folder itself there")
@@ -125,7 +149,9 @@ def check_bounds(folder: Path, store: Store, bounds: Mapping[str, Any]) -> None:
 
 
 def remeasure(folder: Path, again: Again, bounds: Mapping[str, Any]) -> Fresh:
-    """Asks again, once: a finished measurement of the same is taken as it is. Blocks until done; raises KeyboardInterrupt where interrupted."""
+    """Asks again, once: a finished measurement of the same is taken as it is. Blocks until done; raises
+    KeyboardInterrupt where interrupted.
+    """
     config = config_again(folder, again, bounds)
     earlier = _made_before(folder, config)
     if earlier is not None:
@@ -144,7 +170,10 @@ def remeasure(folder: Path, again: Again, bounds: Mapping[str, Any]) -> Fresh:
     stop = _stop(made[0])
     if stop.get("reason") == "interrupted":
         raise KeyboardInterrupt("interrupted; the alarm is not confirmed")
-    return Fresh(folder=made[0], trouble=f"the fresh measurement ended first ({stop['reason']}): {stop['sentence']}" if stop else "")
+    return Fresh(
+        folder=made[0],
+        trouble=f"the fresh measurement ended first ({stop['reason']}): {stop['sentence']}" if stop else "",
+    )
 
 
 def _stop(folder: Path) -> dict[str, str]:
@@ -157,7 +186,11 @@ def _made_before(folder: Path, config: RunConfig) -> Path | None:
     for earlier in reversed(runs_under(folder / FOLDER)):
         try:
             known = read_config(earlier)
-            if (set(known.suites), set(known.case), known.base_url) != (set(config.suites), set(config.case), config.base_url):
+            if (set(known.suites), set(known.case), known.base_url) != (
+                set(config.suites),
+                set(config.case),
+                config.base_url,
+            ):
                 continue
             with Store.open(earlier / STORE, read_only=True) as store:
                 meta = store.meta()

@@ -53,7 +53,10 @@ def _examine(flags: dict[str, Any]) -> Iterator[Check]:
         yield False, str(error)
         return
     for name in (config.api_key_env, config.judge_api_key_env):
-        yield (True if os.environ.get(name) else None), f"environment variable {name}: {'set' if os.environ.get(name) else 'not set'}"
+        yield (
+            (True if os.environ.get(name) else None),
+            f"environment variable {name}: {'set' if os.environ.get(name) else 'not set'}",
+        )
     yield (
         (True if config.base_url else None),
         "an endpoint is named" if config.base_url else "no endpoint is named: runs ask our own reference endpoint",

@@ -68,7 +68,10 @@ def show_findings(arguments: argparse.Namespace) -> int:
     with opened(arguments.case or arguments.run, arguments.out) as (store, _):
         known = sorted({group.rule for group in store.finding_groups()})
         if not any(fnmatchcase(rule, arguments.rule) for rule in known):
-            raise ConfigError(f"--rule: no finding of {arguments.rule!r} in this run; rules with findings: {', '.join(known) or 'none'}")
+            raise ConfigError(
+                f"--rule: no finding of {arguments.rule!r} in this run; rules with findings:"
+                f" {', '.join(known) or 'none'}"
+            )
         if arguments.json_output:
             print(json.dumps([found.facts() for found in _found(store, arguments.rule)], indent=1))
             return 0

@@ -19,7 +19,8 @@ from kvv.stats.power import Design, visible_loss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """``undecided``: gated suite -> why it can come to no decision as it is asked; the forecast is what it would be without that.
+    """``undecided``: gated suite -> why it can come to no decision as it is asked; the forecast is what it would be
+    without that.
 
     ``observed``: suites whose scatter the references show, for the others it is assumed.
     """
@@ -48,7 +49,9 @@ def outlook(job: Job) -> Outlook | None:
     }
     return Outlook(
         found=forecast(job.policy, {suite: one.design for suite, one in expected.items()}, looks),
-        undecided={entry.suite: why for entry in entries if (why := _undecided(planned[entry.suite], entry, job.config))},
+        undecided={
+            entry.suite: why for entry in entries if (why := _undecided(planned[entry.suite], entry, job.config))
+        },
         observed=frozenset(suite for suite, one in expected.items() if one.observed),
     )
 
@@ -57,7 +60,14 @@ def _expected(item: PlannedSuite, entry: Benchmark | None) -> Any:
     clusters = len({case.cluster or case.id for case in item.cases})
     key = entry.key if entry else ""
     references = item.context.references
-    return expected_design(item.suite.id, cases=len(item.cases), samples=item.n / len(item.cases), clusters=clusters, references=references, key=key)
+    return expected_design(
+        item.suite.id,
+        cases=len(item.cases),
+        samples=item.n / len(item.cases),
+        clusters=clusters,
+        references=references,
+        key=key,
+    )
 
 
 def _undecided(item: PlannedSuite, entry: Benchmark, config: RunConfig) -> str:
@@ -73,12 +83,16 @@ def _undecided(item: PlannedSuite, entry: Benchmark, config: RunConfig) -> str:
 
 
 def detectable(item: PlannedSuite, job: Job) -> float | None:
-    """The loss that shows with the policy's power at its alpha, against the references given or one official run as large; None for an F1."""
+    """The loss that shows with the policy's power at its alpha, against the references given or one official run as
+    large; None for an F1.
+    """
     entry = job.policy.benchmark_for(item.suite.id, "", primary=True)
     if item.suite.kind is not SuiteKind.BENCHMARK or not item.cases or (entry is not None and entry.method == "f1"):
         return None
     design: Design = _expected(item, entry).design
-    return round(visible_loss(design, alpha=(entry.alpha if entry else None) or job.policy.alpha, power=job.policy.power), 4)
+    return round(
+        visible_loss(design, alpha=(entry.alpha if entry else None) or job.policy.alpha, power=job.policy.power), 4
+    )
 
 
 def facts(job: Job) -> dict[str, Any] | None:
@@ -115,7 +129,10 @@ def lines(job: Job) -> Iterator[str]:
         return
     found, many = seen.found, len(seen.found.gates)
     gates = f"its {many} benchmark gates" if many > 1 else "its benchmark gate"
-    chance = f"an identical vendor passes {gates} in {_per_100(found.pass_chance)} of 100 runs and is failed in {_per_100(found.false_alarms / 100)}"
+    chance = (
+        f"an identical vendor passes {gates} in {_per_100(found.pass_chance)} of 100 runs and is failed in"
+        f" {_per_100(found.false_alarms / 100)}"
+    )
     if seen.undecided:
         lacking = "; ".join(f"{suite}: {why}" for suite, why in seen.undecided.items())
         yield f"  policy {job.policy.name}: as asked, quality is not decided ({lacking}); were it, {chance}"
@@ -136,9 +153,14 @@ def _gate(job: Job, gate: GateForecast, *, observed: bool) -> str:
     power = f"{100 * job.policy.power:.0f} %"
     scatter = "scatter of the official runs" if observed else "scatter assumed"
     if entry.mode is Mode.REGRESSION:
-        text = f"sees a loss of {_points(gate.margin_needed)} with {power} power, wanted {_points(entry.detect or 0.0)}; {passes}"
+        text = (
+            f"sees a loss of {_points(gate.margin_needed)} with {power} power, wanted {_points(entry.detect or 0.0)};"
+            f" {passes}"
+        )
     else:
-        text = f"margin {_points(gate.margin)}; {passes}, one {_points(-gate.fails_below)} worse fails with {power} power"
+        text = (
+            f"margin {_points(gate.margin)}; {passes}, one {_points(-gate.fails_below)} worse fails with {power} power"
+        )
     spared = "" if gate.saved is None else f", is spared {100 * gate.saved:.0f} % of it"
     return f"{text}{spared} ({scatter})"
 

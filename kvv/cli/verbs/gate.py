@@ -48,7 +48,8 @@ from kvv.storage.run_summary_reader import finished, side_of
 from kvv.storage.view import RunView
 
 DEFAULT_POLICY = "nightly"
-#: a baseline rarely has all suites of a run or the reverse: what is missing is said, and the policy says what is required
+#: a baseline rarely has all suites of a run or the reverse: what is missing is said, and the policy says what is
+#: required
 ALWAYS_ALLOWED = frozenset({"suites"})
 
 
@@ -109,7 +110,9 @@ def gate(arguments: argparse.Namespace) -> int:
     shown = document(result)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         # what is meant for a machine or a file keeps standard output to itself
-        tell_github(workflow_commands(result) if arguments.to or arguments.format == "text" else "", summary(markdown(shown)))
+        tell_github(
+            workflow_commands(result) if arguments.to or arguments.format == "text" else "", summary(markdown(shown))
+        )
     put(arguments, shown, lambda: as_json(result, code=code))
     return code
 
@@ -118,7 +121,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.last < 1:
         raise ConfigError(f"--last: wants 1 or more, got {arguments.last}")
     if arguments.confirm and arguments.confirm_now:
-        raise ConfigError("--confirm-now: makes the second run itself; --confirm names one that was made: give one of them")
+        raise ConfigError(
+            "--confirm-now: makes the second run itself; --confirm names one that was made: give one of them"
+        )
     bounds = bounds_of(vars(arguments))
     if bounds and not arguments.confirm_now:
         raise ConfigError(f"--{next(iter(bounds)).replace('_', '-')}: is for --confirm-now, which alone sends anything")
@@ -149,17 +154,23 @@ class _Second:
         return self.confirmation.trouble
 
 
-def _second(arguments: argparse.Namespace, held: _Held, side: Side, folder: Path, decision: Decision, drift: Sequence[Drift]) -> _Second | None:
+def _second(
+    arguments: argparse.Namespace, held: _Held, side: Side, folder: Path, decision: Decision, drift: Sequence[Drift]
+) -> _Second | None:
     """The run of --confirm, or what --confirm-now measures; None where neither was asked for or nothing alarmed."""
     if arguments.confirm:
         named, where = _side(arguments.confirm, arguments.out, "--confirm")
         if where.resolve() == folder.resolve() or named.same_run(side):
             raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
         if named.model != side.model:
-            raise ConfigError(f"--confirm: is of the model {plain(named.model, 80)}, the run of {plain(side.model, 80)}")
+            raise ConfigError(
+                f"--confirm: is of the model {plain(named.model, 80)}, the run of {plain(side.model, 80)}"
+            )
         if unlike := refused(differences([held.accepted[0], named]), held.allowed):
             raise ConfigError(f"--confirm: {unlike[0].text}")
-        return _Second(confirmation=Confirmation(side=named), decision=_view(where, held.policy, held.accepted, named).decision)
+        return _Second(
+            confirmation=Confirmation(side=named), decision=_view(where, held.policy, held.accepted, named).decision
+        )
     if not arguments.confirm_now:
         return None
     drifted = {d.suite for d in drift if d.shown and held.drift_fails}
@@ -173,28 +184,39 @@ def _second(arguments: argparse.Namespace, held: _Held, side: Side, folder: Path
     measured, where = _side(str(fresh.folder), None, "--confirm-now")
     if unlike := refused(differences([held.accepted[0], measured]), held.allowed):
         return _Second(
-            confirmation=Confirmation(side=measured, where=str(where), trouble=f"the fresh measurement was made otherwise: {unlike[0].text}")
+            confirmation=Confirmation(
+                side=measured, where=str(where), trouble=f"the fresh measurement was made otherwise: {unlike[0].text}"
+            )
         )
     view = _view(where, held.policy, held.accepted, measured)
-    return _Second(confirmation=Confirmation(side=measured, where=str(where), trouble=fresh.trouble), decision=view.decision)
+    return _Second(
+        confirmation=Confirmation(side=measured, where=str(where), trouble=fresh.trouble), decision=view.decision
+    )
 
 
 def _view(folder: Path, policy: Policy, baselines: Sequence[Side], run: Side) -> RunView:
-    """Against the newest baseline; an F1 against all of them, because one run says nothing of how official runs scatter."""
+    """Against the newest baseline; an F1 against all of them, because one run says nothing of how official runs
+    scatter.
+    """
     references = {}
     for name, suite in run.suites.items():
         if suite.kind is SuiteKind.BENCHMARK and name in baselines[0].suites:
             scatter = any(entry.suite == name and entry.method == "f1" for entry in policy.benchmark)
-            references[name] = [side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites]
+            references[name] = [
+                side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites
+            ]
     return regated_view(folder / STORE, policy, references)
 
 
 def _scatter_notes(policy: Policy, run: Side, baselines: Sequence[Side]) -> list[str]:
     """What an F1 gate lacks: nobody can say how an unchanged endpoint scatters from one run of it."""
     return [
-        f"{entry.suite}: an F1 is judged by how accepted baselines agree with each other; accept a second one (there is {found})"
+        f"{entry.suite}: an F1 is judged by how accepted baselines agree with each other; accept a second one (there is"
+        f" {found})"
         for entry in policy.benchmark
-        if entry.method == "f1" and entry.suite in run.suites and (found := sum(entry.suite in side.suites for side in baselines)) < 2
+        if entry.method == "f1"
+        and entry.suite in run.suites
+        and (found := sum(entry.suite in side.suites for side in baselines)) < 2
     ]
 
 
@@ -221,7 +243,9 @@ def _policy(name: str, waivers: str | None) -> Policy:
     except PolicyError as error:
         raise ConfigError(f"--policy: {error}") from error
     except (OSError, UnicodeDecodeError):
-        raise ConfigError(f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}") from None
+        raise ConfigError(
+            f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}"
+        ) from None
     if not waivers:
         return policy
     try:
@@ -243,15 +267,22 @@ def _baselines(arguments: argparse.Namespace, run: Side) -> list[Baseline]:
     accepted = list(accepted_baselines(folder, vendor=run.vendor, model=run.model))
     found = [baseline for baseline in accepted if not baseline.side.same_run(run)]
     if accepted and not found:
-        raise ConfigError(f"--baseline: this run is the only accepted baseline under {folder}/ itself: gate a later run against it")
+        raise ConfigError(
+            f"--baseline: this run is the only accepted baseline under {folder}/ itself: gate a later run against it"
+        )
     if not found:
         what = f"no baseline yet for {plain(run.vendor, 80)} {plain(run.model, 80)} under {folder}/"
-        raise ConfigError(f"--baseline: {what}: `kvv baseline accept {plain(run.run_id, 120)}` makes this run the first one, or name one")
+        raise ConfigError(
+            f"--baseline: {what}: `kvv baseline accept {plain(run.run_id, 120)}` makes this run the first one, or"
+            " name one"
+        )
     return found
 
 
 def _counted_once(baselines: Sequence[Baseline]) -> tuple[list[Baseline], list[str]]:
-    """Without those that hold a run once more, and a sentence on each: two equal ones would say that a service never scatters."""
+    """Without those that hold a run once more, and a sentence on each: two equal ones would say that a service never
+    scatters.
+    """
     kept: list[Baseline] = []
     doubles = []
     for baseline in baselines:
@@ -259,7 +290,9 @@ def _counted_once(baselines: Sequence[Baseline]) -> tuple[list[Baseline], list[s
         if same is None:
             kept.append(baseline)
         else:
-            doubles.append(f"the baselines {same.side.run_id} and {baseline.side.run_id} hold the same run; it is counted once")
+            doubles.append(
+                f"the baselines {same.side.run_id} and {baseline.side.run_id} hold the same run; it is counted once"
+            )
     return kept, doubles
 
 
@@ -298,15 +331,27 @@ def _acceptable(side: Side, folder: Path) -> None:
 
 
 def _listing(found: Sequence[Baseline], folder: Path) -> Document:
-    rows = tuple((b.side.vendor, b.side.model, b.accepted, b.side.run_id, b.side.verdict, ", ".join(b.side.suites), b.note) for b in found)
+    rows = tuple(
+        (b.side.vendor, b.side.model, b.accepted, b.side.run_id, b.side.verdict, ", ".join(b.side.suites), b.note)
+        for b in found
+    )
     columns = ("vendor", "model", "accepted", "run", "verdict", "suites", "note")
     table = Table(name="baselines", columns=columns, rows=rows)
-    return Document(title=f"{len(rows)} accepted baselines under {folder}/", sections=(Section(title="Baselines", tables=(table,)),))
+    return Document(
+        title=f"{len(rows)} accepted baselines under {folder}/", sections=(Section(title="Baselines", tables=(table,)),)
+    )
 
 
 def _listing_json(found: Sequence[Baseline]) -> str:
     rows = [
-        {"vendor": b.side.vendor, "model": b.side.model, "accepted": b.accepted, "run_id": b.side.run_id, "verdict": b.side.verdict, "note": b.note}
+        {
+            "vendor": b.side.vendor,
+            "model": b.side.model,
+            "accepted": b.accepted,
+            "run_id": b.side.run_id,
+            "verdict": b.side.verdict,
+            "note": b.note,
+        }
         for b in found
     ]
     return json.dumps(jsonable(rows), ensure_ascii=True, indent=1) + "\n"

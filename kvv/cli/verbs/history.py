@@ -1,4 +1,6 @@
-"""`kvv history`: each metric of the runs in a folder over time. Quality comes from their report.json, the rest from their stores."""
+"""`kvv history`: each metric of the runs in a folder over time. Quality comes from their report.json, the rest from
+their stores.
+"""
 
 from __future__ import annotations
 
@@ -92,13 +94,17 @@ class _Run(_Report):
 
     @property
     def concluded(self) -> bool:
-        return any(row.n_concluded for row in self.suites) or any(check.verdict in ("pass", "fail") for check in self.checks)
+        return any(row.n_concluded for row in self.suites) or any(
+            check.verdict in ("pass", "fail") for check in self.checks
+        )
 
     def cut_short(self, suite: str | None) -> str:
         """Why a value of this suite (of any, where None) is of less than what was planned, "" where it is of all."""
         if part := PART.search(self.coverage):
             return part[0]
-        look = next((row.look for row in self.suites if row.look and row.look.stopped and suite in (None, row.id)), None)
+        look = next(
+            (row.look for row in self.suites if row.look and row.look.stopped and suite in (None, row.id)), None
+        )
         if look is not None:
             return f"stopped early, at look {look.number} of {look.of}: not all that was planned was asked"
         listed = [check.reason for check in self.checks if suite in (None, check.suite)]
@@ -117,7 +123,11 @@ def history(arguments: argparse.Namespace) -> int:
     readings: list[Reading] = []
     unread: list[Unread] = []
     notes: list[str] = []
-    for path in sorted(path for path in folder.iterdir() if path.name != EXAMPLE and ((path / STORE).is_file() or (path / REPORT).is_file())):
+    for path in sorted(
+        path
+        for path in folder.iterdir()
+        if path.name != EXAMPLE and ((path / STORE).is_file() or (path / REPORT).is_file())
+    ):
         try:
             run = _read(path)
         except ConfigError as error:
@@ -126,7 +136,9 @@ def history(arguments: argparse.Namespace) -> int:
         if run.concluded:
             readings += [*_quality(run, every=arguments.metrics == "all"), *_beside(run, path)]
         else:
-            unread.append(Unread(**_head(run), reason=plain(run.trouble or run.headline or "nothing was concluded", 300)))
+            unread.append(
+                Unread(**_head(run), reason=plain(run.trouble or run.headline or "nothing was concluded", 300))
+            )
     if not readings and not unread:
         raise ConfigError(f"DIR: {folder} holds no finished run" + (f" ({notes[0]})" if notes else ""))
     found = make_history(readings, np.random.default_rng(0), notes=notes, unread=unread)
@@ -183,7 +195,10 @@ def _beside(run: _Run, path: Path) -> Iterator[Reading]:
     finally:
         store.close()
     # times and counts are of what was asked: a run of other suites has others though nothing changed
-    way: dict[str, Any] = {"suites": sorted(suite.id for suite in run.selected if not suite.skipped), "chosen": _chosen(run)}
+    way: dict[str, Any] = {
+        "suites": sorted(suite.id for suite in run.selected if not suite.skipped),
+        "chosen": _chosen(run),
+    }
     way |= {"fixture": any(suite.fixture for suite in run.selected if not suite.skipped)}
     apart = run.cut_short(None)
     for metric, value, unit in (
@@ -194,7 +209,16 @@ def _beside(run: _Run, path: Path) -> Iterator[Reading]:
         ("completion tokens, mean", found.completion_tokens, Unit.TOKENS),
     ):
         if value.value is not None:
-            yield Reading(**_head(run), suite="service", metric=metric, value=value, unit=unit, n_planned=value.n, way=way, apart=apart)
+            yield Reading(
+                **_head(run),
+                suite="service",
+                metric=metric,
+                value=value,
+                unit=unit,
+                n_planned=value.n,
+                way=way,
+                apart=apart,
+            )
 
 
 def _head(run: _Run) -> dict[str, Any]:

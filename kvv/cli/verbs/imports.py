@@ -91,7 +91,9 @@ def _read(arguments: argparse.Namespace) -> Imported:
 
 
 def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {name: value for name, value in vars(arguments).items() if name not in OWN_OPTIONS and value not in (None, [])}
+    return {
+        name: value for name, value in vars(arguments).items() if name not in OWN_OPTIONS and value not in (None, [])
+    }
 
 
 def _job(config: RunConfig, imported: Imported, model: str) -> Job:
@@ -108,7 +110,9 @@ async def _judge_all(store: Store, item: PlannedSuite, imported: Imported) -> No
     async with Workers() as workers:
         for start in range(0, len(imported.records), AT_ONCE):
             batch = imported.records[start : start + AT_ONCE]
-            verdicts = await asyncio.gather(*(_judge(store, workers, item.suite, cases[record.case], record) for record in batch))
+            verdicts = await asyncio.gather(
+                *(_judge(store, workers, item.suite, cases[record.case], record) for record in batch)
+            )
             for verdict in verdicts:
                 store.put_verdict(verdict)
 
@@ -116,7 +120,9 @@ async def _judge_all(store: Store, item: PlannedSuite, imported: Imported) -> No
 async def _judge(store: Store, workers: Workers, suite: Suite, case: Case, record: Record) -> Verdict:
     received = Received(exchange=record.exchange, observation=record.observation, findings=record.findings)
     store.put_exchange(received, record.request, encode(record.request.body))
-    answered = Answered(request=record.request, exchange=record.exchange, observation=record.observation, findings=record.findings)
+    answered = Answered(
+        request=record.request, exchange=record.exchange, observation=record.observation, findings=record.findings
+    )
     verdict = await judge_replies(workers, suite, replace(case, sample=record.sample), [(answered,)])
     if verdict is None and is_refused(answered):
         return unconfirmed(replace(case, sample=record.sample), answered)

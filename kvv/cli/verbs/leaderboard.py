@@ -130,8 +130,11 @@ def _cover(view: RunView, side: Side) -> str:
     board = make_leaderboard([side], np.random.default_rng(0))
     text = to_markdown(document(board))
     files = (
-        "- `leaderboard.json`: the row; `report.json`, `report.md`: the whole report of the run\n"
-        f"- `{RESULTS}`: every sample's values without the answers; `kvv leaderboard` and `kvv gate --baseline` read it and pair it with other runs\n"
-        "- `SHA256SUMS`: check with `sha256sum -c SHA256SUMS`\n"
+        f"- `leaderboard.json`: the row; `report.json`, `report.md`: the whole report of the run\n- `{RESULTS}`: every"
+        " sample's values without the answers; `kvv leaderboard` and `kvv gate --baseline` read it and pair it with"
+        " other runs\n- `SHA256SUMS`: check with `sha256sum -c SHA256SUMS`\n"
     )
-    return f"{text}\n## Files\n\n{files}\nMade by kvv {plain(view.run.kvv_version, 40)}, run {plain(view.run.run_id, 150)}.\n"
+    return (
+        f"{text}\n## Files\n\n{files}\nMade by kvv {plain(view.run.kvv_version, 40)}, run"
+        f" {plain(view.run.run_id, 150)}.\n"
+    )

@@ -18,11 +18,26 @@ from kvv.storage.store import Store, StoreError
 from kvv.storage.store.merge import merge_into
 
 #: what the shards of one run have in common
-ALIKE = ("kvv_version", "model", "vendor", "base_url", "profile", "surface", "tier", "preset", "policy", "seed", "suites", "skipped")
+ALIKE = (
+    "kvv_version",
+    "model",
+    "vendor",
+    "base_url",
+    "profile",
+    "surface",
+    "tier",
+    "preset",
+    "policy",
+    "seed",
+    "suites",
+    "skipped",
+)
 
 
 def merge(arguments: argparse.Namespace) -> int:
-    """The merged run's exit code. ConfigError for gaps, overlaps and shards of different runs; nothing is written then."""
+    """The merged run's exit code. ConfigError for gaps, overlaps and shards of different runs; nothing is written
+    then.
+    """
     if len(arguments.runs) < 2:
         raise ConfigError("RUN: wants all shards of a run, at least two")
     with ExitStack() as stack:
@@ -36,7 +51,10 @@ def merge(arguments: argparse.Namespace) -> int:
     config = read_config(folders[order[0]])
     unproven = doubtful(folders[order[0]], config)
     if "as_reference" in unproven and not arguments.as_reference:
-        raise ConfigError(f"RUN: {folders[order[0]]} was not started here: give again where the reference is written: --as-reference FILE")
+        raise ConfigError(
+            f"RUN: {folders[order[0]]} was not started here: give again where the reference is written: --as-reference"
+            " FILE"
+        )
     config = config.model_copy(
         update={
             "shard": None,
@@ -47,7 +65,9 @@ def merge(arguments: argparse.Namespace) -> int:
         }
     )
     folder = create_folder(config.out, metas[0]["vendor"], metas[0]["model"])
-    meta = merged_meta([metas[i] for i in order], folder.name) | {RECORD: None if unproven else seal(config, folder.name)}
+    meta = merged_meta([metas[i] for i in order], folder.name) | {
+        RECORD: None if unproven else seal(config, folder.name)
+    }
     try:
         Store.create(folder / STORE, meta).close()
         merge_into(folder / STORE, [folders[i] / STORE for i in order])
@@ -67,7 +87,10 @@ def check_shards(metas: Sequence[Mapping[str, Any]], names: Sequence[str]) -> No
     first = metas[0]
     for meta, name in zip(metas[1:], names[1:], strict=True):
         if (meta["shard"]["of"], meta["shard"]["plan"]) != (first["shard"]["of"], first["shard"]["plan"]):
-            raise ConfigError(f"RUN: {name} and {names[0]} are shards of different plans: other suites, data, limits or numbers of shards")
+            raise ConfigError(
+                f"RUN: {name} and {names[0]} are shards of different plans: other suites, data, limits or numbers of"
+                " shards"
+            )
         unlike = next((key for key in ALIKE if meta.get(key) != first.get(key)), None)
         if unlike is not None:
             raise ConfigError(f"RUN: {name} and {names[0]} differ in {unlike}")
@@ -87,11 +110,15 @@ def _check_cases(cases: Sequence[tuple[str, int]], shard: Mapping[str, Any]) -> 
     if len(set(ids)) != len(ids):
         raise ConfigError("RUN: overlap, a case stands in two shards")
     if plan_digest(cases) != shard["plan"]:
-        raise ConfigError(f"RUN: a gap, the shards hold {len(ids)} of the plan's {shard['cases']} cases or ask them otherwise")
+        raise ConfigError(
+            f"RUN: a gap, the shards hold {len(ids)} of the plan's {shard['cases']} cases or ask them otherwise"
+        )
 
 
 def merged_meta(metas: Sequence[Mapping[str, Any]], run_id: str) -> dict[str, Any]:
-    """The first shard's meta with the span of all, any reason to stop, and the sum of what the reference endpoint counted."""
+    """The first shard's meta with the span of all, any reason to stop, and the sum of what the reference endpoint
+    counted.
+    """
     stops = [meta.get("stop") for meta in metas if meta.get("stop") and meta["stop"].get("reason")]
     counts = [meta.get("server_counts") for meta in metas]
     return {

@@ -13,7 +13,9 @@ from kvv.storage.store import Store, StoreError, WriteError
 
 @contextmanager
 def opened(run: str, out: str | None, *, read_only: bool = True) -> Iterator[tuple[Store, Path]]:
-    """A run's store and folder. A store that is damaged, here or wherever it is read later, is a usage error that names it."""
+    """A run's store and folder. A store that is damaged, here or wherever it is read later, is a usage error that names
+    it.
+    """
     folder = find_run(run, out or "reports")
     from kvv.storage.run_metadata import check_meta
 

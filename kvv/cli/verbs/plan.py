@@ -28,7 +28,11 @@ def plan(arguments: argparse.Namespace) -> int:
     jobs = {"": job} if official is None else {"": job, LANE: official}
     announce_doubles(job)
     if config.json_output:
-        facts = plan_facts(job) if official is None else {**plan_facts(job), LANE: plan_facts(official), "total": total_facts(jobs)}
+        facts = (
+            plan_facts(job)
+            if official is None
+            else {**plan_facts(job), LANE: plan_facts(official), "total": total_facts(jobs)}
+        )
         print(json.dumps(facts, indent=2))
     else:
         print(plan_tables(jobs))
@@ -36,13 +40,17 @@ def plan(arguments: argparse.Namespace) -> int:
 
 
 def announce_doubles(*jobs: Job) -> None:
-    """References that hold one run, named once however many endpoints they are for; even under -q, for the verdict rests on fewer runs."""
+    """References that hold one run, named once however many endpoints they are for; even under -q, for the verdict
+    rests on fewer runs.
+    """
     for line in dict.fromkeys(line for job in jobs for line in job.counted_once):
         print(plain(f"kvv: {line}", 1_000), file=sys.stderr, flush=True)
 
 
 def plan_tables(jobs: Mapping[str, Job]) -> str:
-    """The plans of all endpoints of a run by their name, "" for the one that it is about, and what they come to together."""
+    """The plans of all endpoints of a run by their name, "" for the one that it is about, and what they come to
+    together.
+    """
     if len(jobs) == 1:
         return plan_table(*jobs.values())
     total = total_facts(jobs)
@@ -51,7 +59,14 @@ def plan_tables(jobs: Mapping[str, Job]) -> str:
     unknown = [name or job.model for name, job in jobs.items() if job.plan.cost is None and not job.config.loopback]
     more = f", and no price is known of {', '.join(unknown)}" if unknown else ""
     return "\n".join(
-        [*lines, plain(f"all {len(jobs)} together: {total['requests']:,} requests, about {tokens}{_money(total['cost_usd'])}{more}", 400)]
+        [
+            *lines,
+            plain(
+                f"all {len(jobs)} together: {total['requests']:,} requests, about"
+                f" {tokens}{_money(total['cost_usd'])}{more}",
+                400,
+            ),
+        ]
     )
 
 
@@ -68,7 +83,9 @@ def total_facts(jobs: Mapping[str, Job]) -> dict[str, Any]:
 
 
 def plan_facts(job: Job) -> dict[str, Any]:
-    """The plan as data: suites, requests, tokens, dollars without and with prefix caching, the judge's calls, what could be decided."""
+    """The plan as data: suites, requests, tokens, dollars without and with prefix caching, the judge's calls, what
+    could be decided.
+    """
     return {
         "profile": job.profile.id,
         "surface": job.profile.surface.value,
@@ -97,7 +114,9 @@ def _suite_facts(job: Job, item: PlannedSuite) -> dict[str, Any]:
         "cached_tokens": item.cached_tokens,
         "judge_calls": item.judge_calls,
         "cost_usd": None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens),
-        "cost_cached_usd": None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens),
+        "cost_cached_usd": (
+            None if prices is None else cost_of(prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens)
+        ),
         "detectable": detectable(item, job),
         "data": None if item.context.dataset is None else item.context.dataset.origin,
     }
@@ -112,7 +131,10 @@ def plan_table(job: Job) -> str:
         seen = detectable(item, job)
         power = f", would see a loss of {100 * seen:.1f} points" if seen else ""
         tokens = _tokens(item.prompt_tokens + item.completion_tokens)
-        lines.append(f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests, {tokens}{_money(cost)}{_cached(job, item)}{power}")
+        lines.append(
+            f"  {item.suite.id}: {len(item.cases)} cases, {item.requests} requests,"
+            f" {tokens}{_money(cost)}{_cached(job, item)}{power}"
+        )
     lines += [f"  {item.suite}: skipped, {item.reason}" for item in job.plan.skipped]
     lines += forecast.lines(job)
     return "\n".join(plain(line, 400) for line in lines)

@@ -1,4 +1,6 @@
-"""`kvv run`, `kvv check`, `kvv resume`: what is asked for. What a run needs is imported only when the options are right."""
+"""`kvv run`, `kvv check`, `kvv resume`: what is asked for. What a run needs is imported only when the options are
+right.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def _start(arguments: argparse.Namespace, *, contract_only: bool) -> int:
 
 
 def resume(arguments: argparse.Namespace) -> int:
-    """Continues with the run's own configuration, as far as this user started the run; bounds and what is sent where may be replaced."""
+    """Continues with the run's own configuration, as far as this user started the run; bounds and what is sent where
+    may be replaced.
+    """
     folder = find_run(arguments.run, arguments.out or "reports")
     given = {name: value for name, value in flags_of(arguments).items() if name != "out"}
     from kvv.storage.seal import trusted_config

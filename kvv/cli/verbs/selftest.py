@@ -28,11 +28,16 @@ _COLUMNS = {
     Area.ERRORS: "err",
     Area.DEGRADATION: "deg",
 }
-_LEGEND = "F a must case fails, R a must rule objects, f a should case fails, r a should rule objects; [ ] the fault's own areas"
+_LEGEND = (
+    "F a must case fails, R a must rule objects, f a should case fails, r a should rule objects; [ ] the fault's own"
+    " areas"
+)
 
 
 def selftest(arguments: argparse.Namespace) -> int:
-    """Exit code 0 only when every fault is seen in its areas or its gap is stated, nothing fails in others, and the clean endpoint is clean."""
+    """Exit code 0 only when every fault is seen in its areas or its gap is stated, nothing fails in others, and the
+    clean endpoint is clean.
+    """
     started = monotonic()
     try:
         matrix = run(load_table(), arguments.fault, told=None if arguments.quiet else _told)
@@ -47,7 +52,10 @@ def selftest(arguments: argparse.Namespace) -> int:
 def _told(done: Clean | Row) -> None:
     """One line of progress on standard error as each run ends."""
     if isinstance(done, Clean):
-        text = f"clean {done.setting}: {done.passed} of {done.cases} pass, {done.skipped} not claimed, {len(done.problems)} problems"
+        text = (
+            f"clean {done.setting}: {done.passed} of {done.cases} pass, {done.skipped} not claimed,"
+            f" {len(done.problems)} problems"
+        )
     else:
         text = f"{done.fault}: {done.state}"
     print(plain(text), file=sys.stderr, flush=True)
@@ -55,7 +63,10 @@ def _told(done: Clean | Row) -> None:
 
 def _lines(matrix: Matrix) -> Iterator[str]:
     for one in matrix.clean:
-        yield f"clean {one.setting}: {one.cases} cases, {one.passed} pass, {one.skipped} not claimed, {one.requests} requests"
+        yield (
+            f"clean {one.setting}: {one.cases} cases, {one.passed} pass, {one.skipped} not claimed, {one.requests}"
+            " requests"
+        )
         yield from (f"  PROBLEM {problem}" for problem in one.problems)
         yield from (f"  stated {entry}" for entry in one.stated)
     yield ""
@@ -108,5 +119,9 @@ def _summary(matrix: Matrix, seconds: float) -> str:
     others = (State.UNSEEN, State.ELSEWHERE, State.ERROR, State.CLOSED, State.GAP, State.LEGAL)
     parts += [f"{counts[state]} {state.value.lower()}" for state in others if counts[state]]
     parts += [f"{len(matrix.not_showable)} not showable"] if matrix.not_showable else []
-    parts += [f"clean endpoint: {f'{problems} problems' if problems else 'no problem'}", f"{requests:,} requests", f"{seconds:.0f} s"]
+    parts += [
+        f"clean endpoint: {f'{problems} problems' if problems else 'no problem'}",
+        f"{requests:,} requests",
+        f"{seconds:.0f} s",
+    ]
     return f"selftest {'PASS' if matrix.holds else 'FAIL'}: {'; '.join(parts)}"

@@ -43,7 +43,9 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
     announce_doubles(job)
     if part is not None:
-        _say(config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases")
+        _say(
+            config, f"shard {config.shard}: {sum(len(item.cases) for item in job.plan.suites)} of {part['cases']} cases"
+        )
     if config.early_stop and not contract_only:
         _say(config, sentence(job.plan, job.policy))
     if not job.plan.suites:
@@ -51,7 +53,10 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
     jobs = {"": job} if official is None else {"": job, LANE: official}
     if any(one.prices is not None for one in jobs.values()) and not config.quiet:
         print(plan_tables(jobs), file=sys.stderr)
-    guard(*jobs.values(), prices="--price-in and --price-out" if job.prices is None else "--reference-price-in and --reference-price-out")
+    guard(
+        *jobs.values(),
+        prices="--price-in and --price-out" if job.prices is None else "--reference-price-in and --reference-price-out",
+    )
     if job.sandbox == "none":
         print(WARNING, file=sys.stderr)
     for name, one in jobs.items():
@@ -67,10 +72,20 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
     return _drive(job, store, folder, official=official, beside=beside, resumed=False, tell=tell)
 
 
-def begin(job: Job, folder: Path, *, undo: ExitStack, part: Mapping[str, Any] | None = None, lane_of: str = "", vendor: str = "") -> Store:
-    """The store of a run with its plan, in a folder that is new or made here; ``undo`` closes it. ``vendor``: another name than the host's.
+def begin(
+    job: Job,
+    folder: Path,
+    *,
+    undo: ExitStack,
+    part: Mapping[str, Any] | None = None,
+    lane_of: str = "",
+    vendor: str = "",
+) -> Store:
+    """The store of a run with its plan, in a folder that is new or made here; ``undo`` closes it. ``vendor``: another
+    name than the host's.
 
-    ``lane_of`` names the run of which this is the reference lane: its folder is one already, for it lies below a new one.
+    ``lane_of`` names the run of which this is the reference lane: its folder is one already, for it lies below a new
+    one.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -96,15 +111,17 @@ def _abandon(store: Store) -> None:
 
 
 def go_on(folder: Path, config: RunConfig) -> int:
-    """Continues a stored run, and the reference lane beside it. ConfigError for a store that is damaged, locked, or was made of other
-    questions."""
+    """Continues a stored run, and the reference lane beside it. ConfigError for a store that is damaged, locked, or was
+    made of other questions."""
     check_reference(config)
     try:
         with ExitStack() as undo:
             store = undo.enter_context(Store.open(folder / STORE))
             meta = check_meta(store)
             if meta.get("lane_of"):
-                raise ConfigError(f"RUN: {folder} is the reference lane of {folder.parent}; resume that run, which continues both")
+                raise ConfigError(
+                    f"RUN: {folder} is the reference lane of {folder.parent}; resume that run, which continues both"
+                )
             job, _ = sharded(prepare(config, contract_only=bool(meta["contract_only"])))
             _same_plan(job, store)
             if job.sandbox == "none":
@@ -138,15 +155,29 @@ def _same_plan(job: Job, store: Store) -> None:
     known = {case.id: case.inputs for case, _ in store.cases()}
     planned = {case.id: case.inputs for item in job.plan.suites for case in item.cases}
     if known.keys() != planned.keys():
-        raise ConfigError(f"RUN: its {len(known)} cases are not the {len(planned)} that the same options give now: data, profile or version changed")
+        raise ConfigError(
+            f"RUN: its {len(known)} cases are not the {len(planned)} that the same options give now: data, profile or"
+            " version changed"
+        )
     for name in ("agent", "grader"):
         before = {str(inputs[name]) for inputs in known.values() if name in inputs}
         after = {str(inputs[name]) for inputs in planned.values() if name in inputs}
         if before != after:
-            raise ConfigError(f"RUN: its {name} was {', '.join(sorted(before))}, and would now be {', '.join(sorted(after))}")
+            raise ConfigError(
+                f"RUN: its {name} was {', '.join(sorted(before))}, and would now be {', '.join(sorted(after))}"
+            )
 
 
-def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside: Store | None, resumed: bool, tell: Tell | None = None) -> int:
+def _drive(
+    job: Job,
+    store: Store,
+    folder: Path,
+    *,
+    official: Job | None,
+    beside: Store | None,
+    resumed: bool,
+    tell: Tell | None = None,
+) -> int:
     """Runs, finishes, and says how to go on where something was left open."""
     lanes = [Lane(name="", job=job, store=store, base_url="", resumed=resumed)]
     again = continuation(folder, job)
@@ -164,7 +195,9 @@ def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside
                 adopt(store, lane.store)
             code = finish(job, store, folder, ending, tell)
     except WriteError as error:
-        raise WriteError(f"{error}; what was answered before is kept: free some space, then continue with: {again}") from error
+        raise WriteError(
+            f"{error}; what was answered before is kept: free some space, then continue with: {again}"
+        ) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; continue with: {again}") from None
     if ending.stop:
@@ -175,8 +208,16 @@ def _drive(job: Job, store: Store, folder: Path, *, official: Job | None, beside
 
 
 def _changed(reason: str) -> str:
-    """What must be given anew. A bound on requests, tokens or money counts the earlier part of the run too; a deadline begins anew."""
-    return f" --{reason} MORE" if reason in SPENT_REASONS else " --base-url URL (another --model wants a new run)" if reason == "route" else ""
+    """What must be given anew. A bound on requests, tokens or money counts the earlier part of the run too; a deadline
+    begins anew.
+    """
+    return (
+        f" --{reason} MORE"
+        if reason in SPENT_REASONS
+        else " --base-url URL (another --model wants a new run)"
+        if reason == "route"
+        else ""
+    )
 
 
 def _executed(lanes: Sequence[Lane]) -> list[Ending]:

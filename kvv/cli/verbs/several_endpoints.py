@@ -60,7 +60,10 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
     jobs = {vendor.name: _job(file, vendor, read) for vendor in vendors}
     if not config.quiet:
         for name, job in jobs.items():
-            print(plain(f"{name}: profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}"), file=sys.stderr)
+            print(
+                plain(f"{name}: profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}"),
+                file=sys.stderr,
+            )
         if any(job.prices is not None for job in jobs.values()):
             print(plan_tables(jobs), file=sys.stderr)
     announce_doubles(*jobs.values())
@@ -83,7 +86,9 @@ def _job(file: Path, vendor: Vendor, load: Loader) -> Job:
     try:
         job = prepare(vendor.config, load=load)
         if not job.plan.suites:
-            raise ConfigError("nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped))
+            raise ConfigError(
+                "nothing to run: " + "; ".join(f"{item.suite}: {item.reason}" for item in job.plan.skipped)
+            )
         check_endpoints(job)
     except ConfigError as error:
         raise ConfigError(f"{file}: vendor {vendor.name}: {error}") from error
@@ -91,7 +96,9 @@ def _job(file: Path, vendor: Vendor, load: Loader) -> Job:
 
 
 def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
-    lanes = [Lane(name=side.name, job=side.job, store=side.store, base_url=side.job.config.base_url or "") for side in sides]
+    lanes = [
+        Lane(name=side.name, job=side.job, store=side.store, base_url=side.job.config.base_url or "") for side in sides
+    ]
     try:
         with ExitStack() as stack:
             for side in sides:
@@ -102,14 +109,22 @@ def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
             views = [write_files(side.store, side.folder) for side in sides]
             found = _compared(sides, views, config)
     except WriteError as error:
-        raise WriteError(f"{error}; what was answered before is kept; free some space, then continue with: {_continued(sides)}") from error
+        raise WriteError(
+            f"{error}; what was answered before is kept; free some space, then continue with: {_continued(sides)}"
+        ) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; continue with: {_continued(sides)}") from None
     for side, ending in zip(sides, endings, strict=True):
         if ending.stop:
-            announce(f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with: {continuation(side.folder, side.job)}")
+            announce(
+                f"{side.name} stopped ({ending.stop.reason}: {ending.stop.sentence}); continue with:"
+                f" {continuation(side.folder, side.job)}"
+            )
     if any(ending.stop for ending in endings):
-        announce(f"compare them again with: kvv compare {' '.join(shlex.quote(str(side.folder)) for side in sides)} --allow-different all")
+        announce(
+            f"compare them again with: kvv compare {' '.join(shlex.quote(str(side.folder)) for side in sides)}"
+            " --allow-different all"
+        )
     return exit_code(views, found)
 
 
@@ -118,23 +133,37 @@ def _continued(sides: Sequence[_Side]) -> str:
 
 
 def exit_code(views: Sequence[RunView], found: Comparison) -> int:
-    """The first that applies to any side of 2 (its key or route was refused), 130, 1 (it fails its policy), 4, 5, 3, 0."""
+    """The first that applies to any side of 2 (its key or route was refused), 130, 1 (it fails its policy), 4, 5,
+    3, 0.
+    """
     codes = {0 if _by_comparison(number, view, found) else view.run.exit_code for number, view in enumerate(views)}
     return next(code for code in PRECEDENCE if code in codes)
 
 
 def _by_comparison(number: int, view: RunView, found: Comparison) -> bool:
-    """A side that ran to its end and left nothing open but quality without a reference: the other sides are what it is held to."""
+    """A side that ran to its end and left nothing open but quality without a reference: the other sides are what it is
+    held to.
+    """
     decision = view.decision
-    settled = decision.outcome is Outcome.INCONCLUSIVE and not view.trouble and all(why.startswith(UNREFERENCED) for why in decision.why)
+    settled = (
+        decision.outcome is Outcome.INCONCLUSIVE
+        and not view.trouble
+        and all(why.startswith(UNREFERENCED) for why in decision.why)
+    )
     pairs = (pair for suite in found.quality for pair in suite.pairs)
     return settled and any(number in (pair.first, pair.second) and pair.difference is not None for pair in pairs)
 
 
 def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfig) -> Comparison:
-    """Writes the comparison in a folder of its own and prints it. What the file says differently of the sides is allowed, and said."""
+    """Writes the comparison in a folder of its own and prints it. What the file says differently of the sides is
+    allowed, and said.
+    """
     stores, names = [side.store for side in sides], [side.name for side in sides]
-    found = compare([side_of(store, view) for store, view in zip(stores, views, strict=True)], np.random.default_rng(0), allowed={"all"})
+    found = compare(
+        [side_of(store, view) for store, view in zip(stores, views, strict=True)],
+        np.random.default_rng(0),
+        allowed={"all"},
+    )
     found = with_answers(
         found,
         lambda run, case, sample: answer_text(stores[run], case, sample),
@@ -158,12 +187,16 @@ def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfi
 
 
 def _document(found: Comparison, lines: Sequence[VerdictLine], names: Sequence[str]) -> Document:
-    """The comparison of any runs, with the contract's lines after its table of areas, or at the end where there is none."""
+    """The comparison of any runs, with the contract's lines after its table of areas, or at the end where there is
+    none.
+    """
     shown = document(found, names)
     contract = any(suite.kind.value != "benchmark" for side in found.sides for suite in side.suites.values())
     if not contract and not lines:
         return shown
-    at = next((number for number, part in enumerate(shown.sections) if part.title == "Contract"), len(shown.sections) - 1)
+    at = next(
+        (number for number, part in enumerate(shown.sections) if part.title == "Contract"), len(shown.sections) - 1
+    )
     sections = (*shown.sections[: at + 1], section(lines, names), *shown.sections[at + 1 :])
     return replace(shown, sections=sections)
 

@@ -1,4 +1,6 @@
-"""`kvv report`, `kvv score`, `kvv show`: a stored run, offline. What renders and judges is imported once the run is found."""
+"""`kvv report`, `kvv score`, `kvv show`: a stored run, offline. What renders and judges is imported once the run is
+found.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +81,15 @@ def score(arguments: argparse.Namespace) -> int:
         store.flush()
         print(f"{judged} samples judged again, {len(changes)} verdicts changed", file=sys.stderr)
         left = f"; {wire.without_frames} exchanges kept no frames, their findings stay" if wire.without_frames else ""
-        print(f"wire rules of {wire.judged} exchanges judged again, findings of {wire.changed} changed{left}", file=sys.stderr)
+        print(
+            f"wire rules of {wire.judged} exchanges judged again, findings of {wire.changed} changed{left}",
+            file=sys.stderr,
+        )
         for change in changes[:50]:
-            line = f"{change.case}#{change.sample}: {change.before.outcome} {change.before.reason} -> {change.after.outcome} {change.after.reason}"
+            line = (
+                f"{change.case}#{change.sample}: {change.before.outcome} {change.before.reason} ->"
+                f" {change.after.outcome} {change.after.reason}"
+            )
             print(plain(line), file=sys.stderr)
         if len(changes) > 50:
             print(f"... and {len(changes) - 50} more", file=sys.stderr)
@@ -184,14 +192,21 @@ def _facts(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange |
         "request": row.request,
         "answer": row.answer,
         "curl": row.curl,
-        "findings": []
-        if stored is None
-        else [{"rule": finding.rule, "level": finding.level.value, "message": finding.message} for finding in stored.findings],
+        "findings": (
+            []
+            if stored is None
+            else [
+                {"rule": finding.rule, "level": finding.level.value, "message": finding.message}
+                for finding in stored.findings
+            ]
+        ),
     }
 
 
 def _lines(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange | None) -> Iterator[str]:
-    yield plain(f"{verdict.outcome.value.upper()} {case.id}#{verdict.sample} ({case.level}, {case.area}) {verdict.reason}")
+    yield plain(
+        f"{verdict.outcome.value.upper()} {case.id}#{verdict.sample} ({case.level}, {case.area}) {verdict.reason}"
+    )
     yield plain(f"  requirement: {case.requirement}")
     yield plain(f"  source: {case.source}")
     if verdict.detail:
@@ -226,7 +241,10 @@ def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, 
         *(f"- {name}: {value}" for name, value in stored.exchange.headers if "id" in name),
         f"- found: {verdict.detail}",
         f"- expected: {expected_text(case)}",
-        *(f"- finding: {finding.rule}: {finding.message} (known causes: {', '.join(finding.causes) or 'none'})" for finding in stored.findings),
+        *(
+            f"- finding: {finding.rule}: {finding.message} (known causes: {', '.join(finding.causes) or 'none'})"
+            for finding in stored.findings
+        ),
         "",
         "Repeat it with `sh curl.sh` (the key comes from KVV_API_KEY); `response.txt` is what came back.",
     ]

@@ -57,4 +57,9 @@ def sentence(found: Assessment, *, started: bool, after: str = "") -> str:
 
 def repeated_by_the_case(found: Assessment) -> bool:
     """What a contract case asks again by itself, between controls."""
-    return found.standing is Standing.SERVER_ERROR or found.reason in ("first-byte-timeout", "idle-timeout", "cut", "reset")
+    return found.standing is Standing.SERVER_ERROR or found.reason in (
+        "first-byte-timeout",
+        "idle-timeout",
+        "cut",
+        "reset",
+    )

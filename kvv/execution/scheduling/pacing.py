@@ -1,12 +1,14 @@
-"""Several endpoints side by side in one process: none runs ahead of the slowest that lives, so that they are asked at the same time of day.
+"""Several endpoints side by side in one process: none runs ahead of the slowest that lives, so that they are asked at
+the same time of day.
 
-Every lane goes through the same waves (gate, contract, benchmarks) and, within a wave, through the same seeded order. A lane begins its
-next work only while it is less than a window ahead of what the slowest other lane has concluded in this wave, and a wave only when no lane
-is in an earlier one. The window is as large as the largest number of requests that a lane may have in flight, and a few more: it spreads
-lanes by no more than what is under way anyway. A lane that has ended, that hangs, or that asks whether its endpoint is still there holds
-nobody.
+Every lane goes through the same waves (gate, contract, benchmarks) and, within a wave, through the same seeded order. A
+lane begins its next work only while it is less than a window ahead of what the slowest other lane has concluded in this
+wave, and a wave only when no lane is in an earlier one. The window is as large as the largest number of requests that a
+lane may have in flight, and a few more: it spreads lanes by no more than what is under way anyway. A lane that has
+ended, that hangs, or that asks whether its endpoint is still there holds nobody.
 
-Counting what is concluded, not its place in the order, lets one long answer take one place of the window instead of stopping all lanes.
+Counting what is concluded, not its place in the order, lets one long answer take one place of the window instead of
+stopping all lanes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from contextlib import contextmanager, suppress
 
 #: works by which a lane may be ahead beside those that are in flight
 SLACK = 8
-#: this many attempts in a row to which an endpoint said nothing at all (no refusal, no "slow down") make a lane that nobody waits for
+#: this many attempts in a row to which an endpoint said nothing at all (no refusal, no "slow down") make a lane that
+#: nobody waits for
 SILENT = 6
 #: seconds for which the others wait for a lane that has not reached its endpoint yet
 REACH_PATIENCE_S = 30.0
@@ -33,7 +36,9 @@ class Pacer:
         self._event = asyncio.Event()
 
     def lane(self, limit: Callable[[], int], leader: Pace | None = None) -> Pace:
-        """``limit`` says how many requests the lane may have in flight now; beside a ``leader`` it has no purpose without that one."""
+        """``limit`` says how many requests the lane may have in flight now; beside a ``leader`` it has no purpose
+        without that one.
+        """
         pace = Pace(self, limit, leader)
         self.lanes.append(pace)
         return pace
@@ -72,7 +77,9 @@ class Pace:
             await self._pacer.change()
 
     async def _assembled(self) -> None:
-        """Waits for the lanes that look for their endpoints, with patience. Who is late catches up from behind: then it is waited for again."""
+        """Waits for the lanes that look for their endpoints, with patience. Who is late catches up from behind: then it
+        is waited for again.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(REACH_PATIENCE_S):
                 while not self.left and self._late():
@@ -111,7 +118,9 @@ class Pace:
             self.away, self._silent = False, 0
 
     def heard(self, *, silent: bool) -> None:
-        """An attempt ended, with an answer of any kind or in silence. A lane that hangs is waited for no more until it speaks again."""
+        """An attempt ended, with an answer of any kind or in silence. A lane that hangs is waited for no more until it
+        speaks again.
+        """
         before = self._silent >= SILENT
         self._silent = self._silent + 1 if silent else 0
         if before is not (self._silent >= SILENT):
@@ -129,9 +138,13 @@ class Pace:
         self._pacer.moved()
 
     def _others(self) -> list[Pace]:
-        """Those that are waited for. A lane and the one that it stands beside wait for each other at the start whatever happens."""
+        """Those that are waited for. A lane and the one that it stands beside wait for each other at the start whatever
+        happens.
+        """
         tied = (self._leader, *(lane for lane in self._pacer.lanes if lane._leader is self and lane.wave == BEFORE))
-        return [lane for lane in self._pacer.lanes if lane is not self and not lane.left and (not lane.away or lane in tied)]
+        return [
+            lane for lane in self._pacer.lanes if lane is not self and not lane.left and (not lane.away or lane in tied)
+        ]
 
     def _ahead(self) -> bool:
         """Whether one more work would be more than a window ahead of the slowest."""

@@ -1,7 +1,7 @@
 """The order in which works are handed out: as they come, but the first of a block runs alone until its first answer.
 
-Cases of a block (``inputs["block"]``) begin with the same long text. Once one of them was answered, the vendor's prefix cache serves the rest;
-sent together, each would pay for it in full.
+Cases of a block (``inputs["block"]``) begin with the same long text. Once one of them was answered, the vendor's prefix
+cache serves the rest; sent together, each would pay for it in full.
 """
 
 from __future__ import annotations

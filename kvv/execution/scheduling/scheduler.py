@@ -39,7 +39,8 @@ from kvv.transport import Transport
 ATTEMPTS = {Standing.UNAVAILABLE: 5, Standing.SERVER_ERROR: 3}
 #: pause before the second attempt, seconds; doubles with each further one
 BACKOFF_S = 0.5
-#: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on purpose
+#: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on
+#: purpose
 GRAVE = frozenset({"auth", "no-credit", "route"})
 GRAVE_TO_CONTRACT = GRAVE - {"route"}
 #: reasons of attempts to which nothing was said in the time allowed
@@ -110,7 +111,9 @@ class Scheduler:
             await self._alone(work)
 
     async def _alone(self, work: Work) -> None:
-        """A case that has brought engines down runs with nothing beside it, and the endpoint is asked for a sign of life after it."""
+        """A case that has brought engines down runs with nothing beside it, and the endpoint is asked for a sign of
+        life after it.
+        """
         await self._take(WorkQueue([work]), None)
         if not self.stop:
             found = await self._probe(BREAKER_PAUSES_S)
@@ -182,10 +185,13 @@ class Scheduler:
                         history.append(await self._ask(work, number, requests))
                         queue.answered(work)
                     except ExceptionGroup as group:
-                        # a decoder or rule of ours raised: this case is ERROR, the run goes on; a store that cannot write ends it
+                        # a decoder or rule of ours raised: this case is ERROR, the run goes on; a store that cannot
+                        # write ends it
                         if group.subgroup(StoreError):
                             raise
-                        self._error(work.case, "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions))
+                        self._error(
+                            work.case, "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions)
+                        )
                         return
                 case Exec():
                     executed = await self._exec(work, number, step, trees)
@@ -206,7 +212,12 @@ class Scheduler:
         try:
             executed = await trees.run(step)
         except SandboxError as error:
-            self._put(work.case, unjudged(work.case, Outcome.INCONCLUSIVE, "sandbox-failed", str(error), work.history, work.suite.version))
+            self._put(
+                work.case,
+                unjudged(
+                    work.case, Outcome.INCONCLUSIVE, "sandbox-failed", str(error), work.history, work.suite.version
+                ),
+            )
             return None
         except Exception as error:  # noqa: BLE001 - our bug in a sandbox must not end the run
             self._error(work.case, f"sandbox: {type(error).__name__}: {error}")
@@ -216,7 +227,9 @@ class Scheduler:
 
     async def _ask(self, work: Work, number: int, requests: tuple[Request, ...]) -> tuple[Answered, ...]:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._answer(work, number, index, request)) for index, request in enumerate(requests)]
+            tasks = [
+                group.create_task(self._answer(work, number, index, request)) for index, request in enumerate(requests)
+            ]
         replies = [task.result() for task in tasks]
         if any(reply is None for reply in replies):
             raise Stopped
@@ -236,7 +249,9 @@ class Scheduler:
             return None
 
     async def _shown(self, request: Request) -> Request:
-        """The request with its pictures' bytes, read and encoded off the event loop; it lives until its case is concluded."""
+        """The request with its pictures' bytes, read and encoded off the event loop; it lives until its case is
+        concluded.
+        """
         assert not isinstance(request.body, bytes)
         async with self._pictures:
             return replace(request, body=await asyncio.to_thread(with_pictures, request.body))
@@ -266,7 +281,12 @@ class Scheduler:
             received = await self._send(identity, first + tried, request, body, keep_frames=work.keep_frames)
             found = assess(received.exchange, received.observation)
             self._learn(found, received, request.role, work.case)
-            answered = Answered(request=request, exchange=received.exchange, observation=received.observation, findings=received.findings)
+            answered = Answered(
+                request=request,
+                exchange=received.exchange,
+                observation=received.observation,
+                findings=received.findings,
+            )
             if request.purpose == BESIDE:
                 self._plain_refused(found)
             if found.spoken or self._gives_up(found, tried, contract=contract):
@@ -276,7 +296,9 @@ class Scheduler:
             await self._pause(self._wait_s(found, tried))
         raise AssertionError("unreachable")
 
-    async def _send(self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool) -> Received:
+    async def _send(
+        self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool
+    ) -> Received:
         limiter = self._limiters[request.role]
         async with limiter.slot(request.expect_prompt_tokens or body.size // 4):
             self._check_budget()
@@ -293,10 +315,14 @@ class Scheduler:
         if found.spoken:
             limiter.answered(received.exchange.timing.first_token_ms)
         elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
-            self._store.put_event("limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key})
+            self._store.put_event(
+                "limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key}
+            )
 
     def _plain_refused(self, found: Assessment) -> None:
-        """An account that gave out may say so with a 400: then the plainest requests are refused, one after the other."""
+        """An account that gave out may say so with a 400: then the plainest requests are refused, one after the
+        other.
+        """
         self._refusals = self._refusals + 1 if found.standing is Standing.REFUSED else 0
         if self._refusals >= PLAIN_REFUSALS:
             self.halt("refuses-everything", f"the endpoint refuses even the plainest request by now: {found.detail}")
@@ -352,7 +378,9 @@ class Scheduler:
         """Hold all requests and ask the control; go on when it answers, end the run when it does not."""
         self._open_road.clear()
         self._store.put_event("breaker-open", {"reason": found.reason, "case": case.key, "detail": found.detail})
-        self._observer.note(f"no answer from the endpoint ({found.reason}); asking the simplest request to see whether it lives")
+        self._observer.note(
+            f"no answer from the endpoint ({found.reason}); asking the simplest request to see whether it lives"
+        )
         with self._pace.absent():
             last = await self._probe(BREAKER_PAUSES_S)
         if last.spoken:
@@ -367,7 +395,10 @@ class Scheduler:
         died = found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR)
         if died:
             self._store.put_event("endpoint-died", {"case": after, "reason": found.reason})
-        self.halt("endpoint-died" if died else found.reason, sentence(found, started=True, after=after if died else "") + because)
+        self.halt(
+            "endpoint-died" if died else found.reason,
+            sentence(found, started=True, after=after if died else "") + because,
+        )
 
     async def reach(self) -> Assessment:
         """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
@@ -378,14 +409,21 @@ class Scheduler:
             if budget:
                 self.halt(budget, f"{wrong}; the budget --{budget} ended the run")
             else:
-                self.halt(found.reason if found.standing is Standing.CONFIGURATION else f"unreachable-{found.reason}", wrong)
+                self.halt(
+                    found.reason if found.standing is Standing.CONFIGURATION else f"unreachable-{found.reason}", wrong
+                )
         return found
 
     async def reach_judge(self, request: Request) -> Assessment:
-        """Is the judge there? Asked before the first question: a judge that is not would waste prompts of a million tokens."""
+        """Is the judge there? Asked before the first question: a judge that is not would waste prompts of a million
+        tokens.
+        """
         found = await self._probe(_reach_pauses(), request)
         if found.standing is not Standing.ANSWERED and not self.stop:
-            self.halt(f"judge-{found.reason}", sentence(found, started=False).replace("the endpoint", "the judge").replace("this is", "the judge is"))
+            self.halt(
+                f"judge-{found.reason}",
+                sentence(found, started=False).replace("the endpoint", "the judge").replace("this is", "the judge is"),
+            )
         return found
 
     async def _probe(self, pauses: tuple[float, ...], request: Request | None = None) -> Assessment:

@@ -18,14 +18,18 @@ from kvv.transport import Transport
 class Sender:
     """Sends what it is told, at once; when, how often and how many at a time is the scheduler's business."""
 
-    def __init__(self, transport: Transport, store: Store, budget: Budget, profile: Profile, *, moonshot_stream: bool) -> None:
+    def __init__(
+        self, transport: Transport, store: Store, budget: Budget, profile: Profile, *, moonshot_stream: bool
+    ) -> None:
         self._transport = transport
         self._store = store
         self._budget = budget
         self._profile = profile
         self._moonshot_stream = moonshot_stream
 
-    async def send(self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool) -> Received:
+    async def send(
+        self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool
+    ) -> Received:
         """One attempt, with the findings at the level at which they count."""
         self._budget.count_request()
         received = await self._transport.send(
@@ -46,4 +50,8 @@ class Sender:
 
     def _rules(self, request: Request) -> Rules | None:
         """The judge's wire is not what is verified."""
-        return None if request.role is Role.JUDGE else rules_for(self._profile, request, moonshot_stream=self._moonshot_stream)
+        return (
+            None
+            if request.role is Role.JUDGE
+            else rules_for(self._profile, request, moonshot_stream=self._moonshot_stream)
+        )

@@ -1,4 +1,5 @@
-"""Works of several suites with barriers: a suite that may stop early waits until all samples before its next look are concluded.
+"""Works of several suites with barriers: a suite that may stop early waits until all samples before its next look are
+concluded.
 
 While one waits, the others' works are handed out.
 """
@@ -41,8 +42,8 @@ class Plain(Source):
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
-    """One suite: ``parts`` give its works up to each of its looks, the last one up to its end, which is no stop. ``taken`` looks were
-    taken by an earlier process and are not taken again."""
+    """One suite: ``parts`` give its works up to each of its looks, the last one up to its end, which is no stop.
+    ``taken`` looks were taken by an earlier process and are not taken again."""
 
     suite: str
     parts: Sequence[Callable[[], Iterator[Work]]]

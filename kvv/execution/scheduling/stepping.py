@@ -1,4 +1,6 @@
-"""A suite's next step, or its verdict on stored replies: in a worker process where the suite wants that, guarded against what a judge may do."""
+"""A suite's next step, or its verdict on stored replies: in a worker process where the suite wants that, guarded
+against what a judge may do.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,12 @@ async def judge_replies(workers: Workers, suite: Suite, case: Case, replies: Seq
 
 
 async def _guarded(
-    workers: Workers, suite: Suite, case: Case, history: Sequence[Reply], function: str, here: Callable[[Case, Sequence[Reply]], T] | None
+    workers: Workers,
+    suite: Suite,
+    case: Case,
+    history: Sequence[Reply],
+    function: str,
+    here: Callable[[Case, Sequence[Reply]], T] | None,
 ) -> T | Verdict:
     """Calls ``here`` in this process, or without it ``kvv.execution.scheduling.remote``'s function in a worker."""
     try:

@@ -28,7 +28,9 @@ class Trees:
         self._name = ""
 
     async def run(self, step: Exec) -> Executed:
-        """Perform it; another tree's name ends the tree before. SandboxError where the sandbox failed, not the command."""
+        """Perform it; another tree's name ends the tree before. SandboxError where the sandbox failed, not the
+        command.
+        """
         session = await self._tree(step.tree)
         executed = await session.run(step.command)
         return replace(executed, emulated=True) if session.emulated else executed

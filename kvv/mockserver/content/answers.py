@@ -43,7 +43,9 @@ class AnswerKey:
         self._exact: dict[bytes, list[Answer]] = defaultdict(list)
         for answer in answers:
             self._exact[_digest(answer.prompt.strip())].append(answer)
-        self._longest = sorted((answer for answer in answers if answer.prompt.strip()), key=lambda answer: -len(answer.prompt))
+        self._longest = sorted(
+            (answer for answer in answers if answer.prompt.strip()), key=lambda answer: -len(answer.prompt)
+        )
         self._lines: dict[str, list[Answer]] = defaultdict(list)
         for answer in self._longest:
             self._lines[_longest_line(answer.prompt)].append(answer)
@@ -62,7 +64,9 @@ class AnswerKey:
         return self._found[key]
 
     def find_scripted(self, request: ChatRequest) -> Answer | None:
-        """An agent's entry for a conversation whose task stands in its first user message: later ones are what its commands gave."""
+        """An agent's entry for a conversation whose task stands in its first user message: later ones are what its
+        commands gave.
+        """
         first = next((message for message in request.messages if message.role == "user"), None)
         found = self.find(first)
         return found if found is not None and found.right.turns else None

@@ -57,7 +57,9 @@ class Usage:
         return self.prompt + self.completion
 
 
-def limited(draft: Draft, request: ChatRequest, *, index: int, ids: tuple[str, ...], cap: int | None, named_finish: str) -> Choice:
+def limited(
+    draft: Draft, request: ChatRequest, *, index: int, ids: tuple[str, ...], cap: int | None, named_finish: str
+) -> Choice:
     """The draft with stop strings and the token cap applied, as the engine would have stopped.
 
     Stop strings are looked for in the content only and are not shown. An answer that reaches the cap ends with
@@ -72,7 +74,9 @@ def limited(draft: Draft, request: ChatRequest, *, index: int, ids: tuple[str, .
         index=index,
         reasoning=tuple(tokenize(draft.reasoning)),
         content=tuple(tokenize(content)),
-        calls=tuple(Call(id=ids[at], name=call.name, arguments=tuple(tokenize(call.arguments))) for at, call in enumerate(calls)),
+        calls=tuple(
+            Call(id=ids[at], name=call.name, arguments=tuple(tokenize(call.arguments))) for at, call in enumerate(calls)
+        ),
         finish=finish,
     )
     return choice if cap is None or choice.tokens < cap else cut(choice, cap)

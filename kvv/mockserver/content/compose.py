@@ -40,7 +40,8 @@ class Draft:
 class Setting:
     """What an answer depends on besides the request: the seed, the draw, the choice, and the key's reply if any.
 
-    ``misread``: a picture that is asked about is taken for another one. ``turn``: where in the reply's script this answer stands.
+    ``misread``: a picture that is asked about is taken for another one. ``turn``: where in the reply's script this
+    answer stands.
     """
 
     seed: int
@@ -56,7 +57,9 @@ def compose(request: ChatRequest, setting: Setting) -> Draft:
     text = request.last_user.text if request.last_user is not None else ""
     sampler = Sampler(_entropy(request, setting), request.temperature)
     if setting.reply is not None and setting.turn is not None:
-        return _scripted(request, setting.reply, setting.turn, _reasoning(request, text, sampler) if request.thinking else "")
+        return _scripted(
+            request, setting.reply, setting.turn, _reasoning(request, text, sampler) if request.thinking else ""
+        )
     calls = _calls(request, setting.reply, text)
     if calls:
         content = _before_calls(request, setting.reply, text, calls)
@@ -74,7 +77,9 @@ def _scripted(request: ChatRequest, reply: Reply, turn: int, reasoning: str) -> 
     arguments = scripted.arguments(request, reply, turn)
     if arguments is None:
         return Draft(reasoning=reasoning, content=scripted.text(reply, turn))
-    return Draft(reasoning=reasoning, content="Next command.", calls=(PlannedCall(name=scripted.TOOL, arguments=arguments),))
+    return Draft(
+        reasoning=reasoning, content="Next command.", calls=(PlannedCall(name=scripted.TOOL, arguments=arguments),)
+    )
 
 
 def _entropy(request: ChatRequest, setting: Setting) -> str:
@@ -107,7 +112,10 @@ def _calls(request: ChatRequest, reply: Reply | None, text: str) -> tuple[Planne
     if not request.parallel:
         chosen = chosen[:1]
     parts = directives.stretches(text, chosen) if chosen else []
-    return tuple(PlannedCall(name=tool.name, arguments=_arguments(tool, part, text)) for tool, part in zip(chosen, parts, strict=True))
+    return tuple(
+        PlannedCall(name=tool.name, arguments=_arguments(tool, part, text))
+        for tool, part in zip(chosen, parts, strict=True)
+    )
 
 
 def _chosen_tools(request: ChatRequest, reply: Reply | None, text: str, tools: tuple[Tool, ...]) -> list[Tool]:
@@ -169,12 +177,16 @@ def _property_names(schema: JsonObject) -> set[str]:
 
 
 def _before_calls(request: ChatRequest, reply: Reply | None, text: str, calls: tuple[PlannedCall, ...]) -> str:
-    """Text before the calls: the key's, or words the user quoted, or a short announcement when the model was free to answer."""
+    """Text before the calls: the key's, or words the user quoted, or a short announcement when the model was free to
+    answer.
+    """
     if reply is not None:
         return reply.text if reply.tool is not None else ""
     if request.tool_choice != "auto":
         return ""
-    return directives.preamble(text) or f"I will use {' and '.join(dict.fromkeys(call.name for call in calls))} for this."
+    return (
+        directives.preamble(text) or f"I will use {' and '.join(dict.fromkeys(call.name for call in calls))} for this."
+    )
 
 
 # --- text ----------------------------------------------------------------------------------------------------------
@@ -234,7 +246,11 @@ def _from_context(request: ChatRequest, text: str, question: str) -> str | None:
     asked = _last_question(question)
     before = text[: text.rfind(asked)] if asked in text else text
     last = request.last_user
-    contexts = [message.text for message in request.messages if message is not last and message.role in ("user", "system", "tool")]
+    contexts = [
+        message.text
+        for message in request.messages
+        if message is not last and message.role in ("user", "system", "tool")
+    ]
     contexts = [context for context in (*contexts, before) if context.strip()]
     if not contexts or sum(map(len, contexts)) > _CONTEXT_LIMIT:
         return None
@@ -252,7 +268,8 @@ def _last_question(line: str) -> str:
 
 
 def with_bias(draft: Draft, request: ChatRequest, texts: dict[int, str]) -> Draft:
-    """The effect of logit_bias: a token at +100 is the only one generated, one at -100 never is (the OpenAI API's rule).
+    """The effect of logit_bias: a token at +100 is the only one generated, one at -100 never is (the OpenAI API's
+    rule).
 
     ``texts`` maps the ids that this server has shown to their tokens.
     """

@@ -15,19 +15,27 @@ _ECHO = re.compile(
     r"\b(?:reply|respond|answer|say|output|print|repeat|echo|write|return)\b[^\n:]{0,60}?\b(?:exactly|verbatim|literally|only|following|back)\b[^\n:]{0,60}?:\s*(.+)",
     re.I | re.S,
 )
-_ECHO_QUOTED = re.compile(r"\b(?:reply|respond|answer|say|output|print|repeat|echo|write)\b[^\n\"“'`]{0,60}[\"“`](.+?)[\"”`]", re.I | re.S)
+_ECHO_QUOTED = re.compile(
+    r"\b(?:reply|respond|answer|say|output|print|repeat|echo|write)\b[^\n\"“'`]{0,60}[\"“`](.+?)[\"”`]", re.I | re.S
+)
 _ECHO_WORD = re.compile(
-    r"\b(?:[Rr]eply|[Rr]espond|[Aa]nswer|[Ss]ay)\b(?: with| only| just| exactly| the| single| one)*(?: word ([A-Za-z]\w*)| ([A-Z][A-Z0-9_-]+|\d+))\b"
+    r"\b(?:[Rr]eply|[Rr]espond|[Aa]nswer|[Ss]ay)\b(?: with| only| just| exactly| the| single| one)*(?: word"
+    r" ([A-Za-z]\w*)| ([A-Z][A-Z0-9_-]+|\d+))\b"
 )
 _SUM = re.compile(r"(-?\d{1,15})\s*([-+*×x/]|plus|minus|times)\s*(-?\d{1,15})(?!\s*[-+*/×]?\s*\d)")
-_COUNT = re.compile(r"\b(?:count|list|numbers?|print|write)\b[^.\n]{0,40}?\bfrom (\d{1,6}) (?:to|through|up to) (\d{1,6})", re.I)
+_COUNT = re.compile(
+    r"\b(?:count|list|numbers?|print|write)\b[^.\n]{0,40}?\bfrom (\d{1,6}) (?:to|through|up to) (\d{1,6})", re.I
+)
 _WORDS = re.compile(r"\b(\d{1,6})[- ](?:word|token)s?\b", re.I)
 _RANDOM = re.compile(r"\brandom\b", re.I)
 _LENGTH = re.compile(r"\b(\d{1,3})[- ](?:character|letter|digit)", re.I)
 _IMPERATIVE = re.compile(r"\b(?:call|use|using|invoke|run|execute|try)\b", re.I)
 _FORBIDDEN = re.compile(r"\b(?:do not|don't|never|without)\s+(?:call|use|using|invoke|calling|invoking)", re.I)
 _TWICE = re.compile(r"\b(?:twice|two times|two calls|both)\b", re.I)
-_AND = re.compile(r"\bfor (?:city )?[\"“']?([^\W\d_][\w .-]{0,30}?)[\"”']?,? and (?:also )?(?:for )?[\"“']?([^\W\d_]\w{0,30})[\"”']?", re.I)
+_AND = re.compile(
+    r"\bfor (?:city )?[\"“']?([^\W\d_][\w .-]{0,30}?)[\"”']?,? and (?:also )?(?:for )?[\"“']?([^\W\d_]\w{0,30})[\"”']?",
+    re.I,
+)
 _FOR = re.compile(r"\bfor (?:[\"“']([^\"”']+)[\"”']|((?!the\b|me\b|this\b|a\b)[^\s,.;:!?]+(?: [A-Z][^\s,.;:!?]*)*))")
 _PREAMBLE = re.compile(r"\b(?:say|write|reply|answer|tell me)\b[^\"“]{0,30}[\"“]([^\"”]+)[\"”]", re.I)
 _KEYS = re.compile(r"[\"“'`]([A-Za-z_]\w{0,40})[\"”'`]")
@@ -118,7 +126,10 @@ def stretches(text: str, tools: list[Tool]) -> list[str]:
     for tool in tools:
         at = text.find(tool.name, starts[-1] + 1 if starts else 0)
         starts.append(max(at, 0))
-    return [text if len(tools) == 1 else text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    return [
+        text if len(tools) == 1 else text[start:end]
+        for start, end in zip(starts, [*starts[1:], len(text)], strict=True)
+    ]
 
 
 def bare_value(part: str) -> str | None:
@@ -245,7 +256,11 @@ def statement_for(question: str, contexts: list[str]) -> str | None:
             for sentence in _sentences_with(context, low, word):
                 shared = [other for other in words if other in sentence.lower()]
                 score = sum(1 / frequencies[other] for other in shared if frequencies[other])
-                if (len(shared) >= 2 or frequencies[word] <= 3) and score > best_score and sentence.strip() not in question:
+                if (
+                    (len(shared) >= 2 or frequencies[word] <= 3)
+                    and score > best_score
+                    and sentence.strip() not in question
+                ):
                     best, best_score = sentence.strip(), score
     return best
 

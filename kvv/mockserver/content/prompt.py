@@ -110,9 +110,17 @@ def _message(message: Message, request: ChatRequest, how: Rendering) -> list[Seg
         case "tool":
             overhead = _tool_message(message, request, how)
     parts = message.parts
-    sizes = [part.tokens(how.image_patch, how.image_scale) if isinstance(part, Image) else _text(part, how) for part in parts]
+    sizes = [
+        part.tokens(how.image_patch, how.image_scale) if isinstance(part, Image) else _text(part, how) for part in parts
+    ]
     head = Segment(key=f"{message.role} {message.tool_call_id}", tokens=overhead)
-    return [head, *(Segment(key=part.digest if isinstance(part, Image) else part, tokens=size) for part, size in zip(parts, sizes, strict=True))]
+    return [
+        head,
+        *(
+            Segment(key=part.digest if isinstance(part, Image) else part, tokens=size)
+            for part, size in zip(parts, sizes, strict=True)
+        ),
+    ]
 
 
 def _text(text: str, how: Rendering) -> int:
@@ -141,7 +149,15 @@ def _call(call: PastCall, at: int, how: Rendering) -> int:
 
 
 def _argument(name: str, value: Any) -> int:
-    kinds = {bool: "boolean", type(None): "null", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    kinds = {
+        bool: "boolean",
+        type(None): "null",
+        int: "number",
+        float: "number",
+        str: "string",
+        list: "array",
+        dict: "object",
+    }
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return ARGUMENT + count(name) + count(kinds[type(value)]) + count(text)
 

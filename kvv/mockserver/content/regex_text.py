@@ -119,7 +119,13 @@ class _Reader:
         elif found := _REPEAT.match(self.pattern, self.at):
             self.at = found.end()
             least = int(found[1])
-            count = least if found[2] is None else least + self.extra if not found[3] else min(int(found[3]), least + self.extra)
+            count = (
+                least
+                if found[2] is None
+                else least + self.extra
+                if not found[3]
+                else min(int(found[3]), least + self.extra)
+            )
         else:
             return 1
         if self._peek() == "?":

@@ -117,7 +117,9 @@ class _Generator:
     def _flattened(self, node: JsonObject, budget: int) -> Any:
         """The node without $ref, anyOf, oneOf and allOf; the node itself if it has none of them."""
         if "$ref" in node:
-            return _merged({key: value for key, value in node.items() if key != "$ref"}, resolve(self.root, node["$ref"]))
+            return _merged(
+                {key: value for key, value in node.items() if key != "$ref"}, resolve(self.root, node["$ref"])
+            )
         if "allOf" in node:
             merged: Any = {key: value for key, value in node.items() if key != "allOf"}
             for part in node["allOf"]:
@@ -210,7 +212,11 @@ class _Generator:
         items = node.get("items", True)
         least = max(node.get("minItems", 0), 1 if "contains" in node else 0)
         most = node.get("maxItems")
-        wanted = max(least, len(prefix), 1 if self.depths.fits(items, budget - 1) and self.nodes < _MAX_NODES and items is not False else 0)
+        wanted = max(
+            least,
+            len(prefix),
+            1 if self.depths.fits(items, budget - 1) and self.nodes < _MAX_NODES and items is not False else 0,
+        )
         size = wanted if most is None else min(wanted, most)
         result = [self.value(prefix[at] if at < len(prefix) else items, budget - 1) for at in range(size)]
         if result and "contains" in node:
@@ -218,7 +224,9 @@ class _Generator:
         return _distinct(result, items) if node.get("uniqueItems") else result
 
 
-_SCALAR_BOUNDS = frozenset({"minimum", "maximum", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern"})
+_SCALAR_BOUNDS = frozenset(
+    {"minimum", "maximum", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern"}
+)
 
 
 def _merged(one: Any, other: Any) -> Any:
@@ -293,11 +301,18 @@ def _integer(node: JsonObject) -> int:
 def _number(node: JsonObject) -> int | float:
     low, high = _bounds(node)
     if step := node.get("multipleOf"):
-        start = 1 if low is None else floor(low / step) + (1 if low == node.get("exclusiveMinimum") or floor(low / step) * step < low else 0)
+        start = (
+            1
+            if low is None
+            else floor(low / step) + (1 if low == node.get("exclusiveMinimum") or floor(low / step) * step < low else 0)
+        )
         value: int | float = start * step
         value = value if high is None or value <= high else floor(high / step) * step
         return value
-    open_low, open_high = low is not None and low == node.get("exclusiveMinimum"), high is not None and high == node.get("exclusiveMaximum")
+    open_low, open_high = (
+        low is not None and low == node.get("exclusiveMinimum"),
+        high is not None and high == node.get("exclusiveMaximum"),
+    )
     for value in (1.5, 0.5, low, high):
         if value is None or (low is not None and (value < low or (open_low and value == low))):
             continue
@@ -329,7 +344,16 @@ def _distinct(values: list[Any], items: Any) -> list[Any]:
             case dict() if value:
                 first = next(iter(value))
                 varied = value[first]
-                result.append({**value, first: f"{varied}{at}" if isinstance(varied, str) else varied + at if isinstance(varied, int) else at})
+                result.append(
+                    {
+                        **value,
+                        first: f"{varied}{at}"
+                        if isinstance(varied, str)
+                        else varied + at
+                        if isinstance(varied, int)
+                        else at,
+                    }
+                )
             case _:
                 result.append(value)
     return result

@@ -1,4 +1,6 @@
-"""An agent's turns by script: one shell command an answer. Which script a conversation follows stands in the conversation itself."""
+"""An agent's turns by script: one shell command an answer. Which script a conversation follows stands in the
+conversation itself.
+"""
 
 import json
 import re
@@ -16,7 +18,9 @@ _BLOCK = re.compile(rf"^```{FENCE}\n(.*?)\n```$", re.S | re.M)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in its script a conversation is. ``right``: which script its commands follow, None where both or neither fit."""
+    """Where in its script a conversation is. ``right``: which script its commands follow, None where both or neither
+    fit.
+    """
 
     turn: int
     right: bool | None
@@ -32,7 +36,9 @@ class Place:
 
 def place(answer: Answer, request: ChatRequest) -> Place:
     said = [command for message in request.messages if message.role == "assistant" for command in _commands(message)]
-    fits = {right: list(reply.turns[: len(said)]) == said for right, reply in ((True, answer.right), (False, answer.wrong))}
+    fits = {
+        right: list(reply.turns[: len(said)]) == said for right, reply in ((True, answer.right), (False, answer.wrong))
+    }
     return Place(turn=len(said), right=None if fits[True] == fits[False] else fits[True])
 
 

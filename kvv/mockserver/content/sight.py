@@ -17,7 +17,10 @@ _ASKED = re.compile(r"\b(?:does|do|is|are) (?:the )?pictures?\b", re.I)
 _MANY = re.compile(r"\bpictures\b", re.I)
 _NUMBER = re.compile(r"\bpicture (?:number )?(\d{1,4})\b", re.I)
 _AFTER = re.compile(r"\bafter the word (\w{1,40})", re.I)
-_KINDS = (("red", "green", "blue", "yellow", "black", "white", "orange", "purple", "grey"), ("circle", "square", "triangle"))
+_KINDS = (
+    ("red", "green", "blue", "yellow", "black", "white", "orange", "purple", "grey"),
+    ("circle", "square", "triangle"),
+)
 
 
 def answer(request: ChatRequest, *, misread: bool = False) -> str | None:

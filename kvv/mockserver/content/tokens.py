@@ -51,7 +51,9 @@ _known_long: dict[bytes, int] = {}
 
 
 def count(text: str) -> int:
-    """The number of tokens of a text. Counts of long texts are remembered by hash: conversations are sent again and again."""
+    """The number of tokens of a text. Counts of long texts are remembered by hash: conversations are sent again and
+    again.
+    """
     if len(text) < _LONG:
         return _count_short(text)
     key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -20,10 +20,23 @@ from kvv.mockserver.faults import (
 from kvv.mockserver.faults import quirks as _quirks
 from kvv.mockserver.faults.model import Fault
 
-_MODULES = (a_decoding, b_tools, b_arguments, c_streaming, d_reasoning, e_format, f_usage, g_vision, h_context, i_errors, j_degradation)
+_MODULES = (
+    a_decoding,
+    b_tools,
+    b_arguments,
+    c_streaming,
+    d_reasoning,
+    e_format,
+    f_usage,
+    g_vision,
+    h_context,
+    i_errors,
+    j_degradation,
+)
 
 FAULTS: dict[str, Fault] = {
-    fault.id: fault for fault in sorted((fault for module in _MODULES for fault in module.FAULTS), key=lambda fault: fault.id)
+    fault.id: fault
+    for fault in sorted((fault for module in _MODULES for fault in module.FAULTS), key=lambda fault: fault.id)
 }
 QUIRKS: dict[str, str] = {quirk.id.removeprefix("quirk:"): quirk.summary for quirk in _quirks.QUIRKS}
 NOT_SHOWABLE: dict[str, str] = {}

@@ -11,7 +11,13 @@ from kvv.mockserver.faults.edits import delta, each, each_frame, with_content
 from kvv.mockserver.faults.model import Fault, Turn
 from kvv.mockserver.validation.request import ChatRequest
 
-_RANGES = {"temperature": (0.0, 2.0), "top_p": (0.0, 1.0), "presence_penalty": (-2.0, 2.0), "frequency_penalty": (-2.0, 2.0), "min_p": (0.0, 1.0)}
+_RANGES = {
+    "temperature": (0.0, 2.0),
+    "top_p": (0.0, 1.0),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+    "min_p": (0.0, 1.0),
+}
 _FIXED = {"temperature": (0.0, 0.6, 1.0), "top_p": (0.95, 1.0), "presence_penalty": (0.0,), "frequency_penalty": (0.0,)}
 
 
@@ -86,8 +92,22 @@ def _no_logprobs(_turn: Turn, frame: JsonObject) -> JsonObject:
 
 
 FAULTS = (
-    Fault(id="A01", group="a", summary="temperature is dropped, always greedy", mode="both", areas=("decoding",), on_request=_greedy),
-    Fault(id="A02", group="a", summary="without temperature 0.7 is used", mode="both", areas=("decoding",), on_request=_default_temperature),
+    Fault(
+        id="A01",
+        group="a",
+        summary="temperature is dropped, always greedy",
+        mode="both",
+        areas=("decoding",),
+        on_request=_greedy,
+    ),
+    Fault(
+        id="A02",
+        group="a",
+        summary="without temperature 0.7 is used",
+        mode="both",
+        areas=("decoding",),
+        on_request=_default_temperature,
+    ),
     Fault(
         id="A04",
         group="a",
@@ -96,11 +116,30 @@ FAULTS = (
         areas=("decoding", "vision"),
         on_request=_greedy_with_images,
     ),
-    Fault(id="A05", group="a", summary="out-of-range numbers are clamped and answered with 200", mode="both", areas=("decoding",), on_body=_clamp),
     Fault(
-        id="A06", group="a", summary="logit_bias, min_p and min_tokens have no effect", mode="both", areas=("decoding",), on_request=_no_processors
+        id="A05",
+        group="a",
+        summary="out-of-range numbers are clamped and answered with 200",
+        mode="both",
+        areas=("decoding",),
+        on_body=_clamp,
     ),
-    Fault(id="A07", group="a", summary="min_p and logit_bias are refused with 400", mode="both", areas=("decoding",), on_body=_refuse_processors),
+    Fault(
+        id="A06",
+        group="a",
+        summary="logit_bias, min_p and min_tokens have no effect",
+        mode="both",
+        areas=("decoding",),
+        on_request=_no_processors,
+    ),
+    Fault(
+        id="A07",
+        group="a",
+        summary="min_p and logit_bias are refused with 400",
+        mode="both",
+        areas=("decoding",),
+        on_body=_refuse_processors,
+    ),
     Fault(
         id="A08",
         group="a",
@@ -110,7 +149,9 @@ FAULTS = (
         areas=("decoding",),
         on_request=_shared_generator,
     ),
-    Fault(id="A11", group="a", summary="n above 1 is refused", mode="both", areas=("decoding",), on_body=_refuse_choices),
+    Fault(
+        id="A11", group="a", summary="n above 1 is refused", mode="both", areas=("decoding",), on_body=_refuse_choices
+    ),
     Fault(
         id="A13",
         group="a",
@@ -128,7 +169,12 @@ FAULTS = (
         on_choices=each(_show_stop),
     ),
     Fault(
-        id="A15", group="a", summary="parallel_tool_calls false has no effect", mode="both", areas=("decoding", "tools"), on_request=_several_calls
+        id="A15",
+        group="a",
+        summary="parallel_tool_calls false has no effect",
+        mode="both",
+        areas=("decoding", "tools"),
+        on_request=_several_calls,
     ),
     Fault(
         id="A16",
@@ -138,5 +184,12 @@ FAULTS = (
         areas=("decoding", "streaming"),
         on_frames=each_frame(_no_logprobs),
     ),
-    Fault(id="A19", group="a", summary="temperature, top_p and top_k are never read", mode="nonstream", areas=("decoding",), on_request=_greedy),
+    Fault(
+        id="A19",
+        group="a",
+        summary="temperature, top_p and top_k are never read",
+        mode="nonstream",
+        areas=("decoding",),
+        on_request=_greedy,
+    ),
 )

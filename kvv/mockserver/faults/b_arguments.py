@@ -41,7 +41,11 @@ def _through_float(value: Any) -> Any:
 
 def _float_numbers(_turn: Turn, call: Call) -> Call:
     arguments = parsed_arguments(call)
-    return call if arguments is None else with_arguments(call, json.dumps(_through_float(arguments), ensure_ascii=False, separators=(",", ":")))
+    return (
+        call
+        if arguments is None
+        else with_arguments(call, json.dumps(_through_float(arguments), ensure_ascii=False, separators=(",", ":")))
+    )
 
 
 def _escaped(_turn: Turn, call: Call) -> Call:
@@ -55,7 +59,9 @@ def _backslashed(_turn: Turn, call: Call) -> Call:
 
 def _no_references(turn: Turn, choice: Choice) -> Choice:
     referring = {name for name, schema in tool_schemas(turn.body) if any("$ref" in node for node in nodes(schema))}
-    return replace(choice, calls=tuple(with_arguments(call, "{}") if call.name in referring else call for call in choice.calls))
+    return replace(
+        choice, calls=tuple(with_arguments(call, "{}") if call.name in referring else call for call in choice.calls)
+    )
 
 
 def _refuse_keys(*names: str) -> Any:
@@ -71,13 +77,23 @@ def _refuse_keys(*names: str) -> Any:
 
 def _fail_on_empty_object(_turn: Turn, body: JsonObject) -> JsonObject:
     for _, schema in tool_schemas(body):
-        if any((node.get("type") == "object" and not node.get("properties")) or node.get("maxLength", 0) > 2000 for node in nodes(schema)):
+        if any(
+            (node.get("type") == "object" and not node.get("properties")) or node.get("maxLength", 0) > 2000
+            for node in nodes(schema)
+        ):
             raise ApiError("failed to parse grammar", status=500, kind="server_error", param="tools", reason="fault")
     return body
 
 
 FAULTS = (
-    Fault(id="B35", group="b", summary="arguments are encoded twice", mode="both", areas=("tools",), on_choices=each_call(_twice_encoded)),
+    Fault(
+        id="B35",
+        group="b",
+        summary="arguments are encoded twice",
+        mode="both",
+        areas=("tools",),
+        on_choices=each_call(_twice_encoded),
+    ),
     Fault(
         id="B37",
         group="b",
@@ -86,8 +102,22 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_fold_value_into_key),
     ),
-    Fault(id="B40", group="b", summary="numbers go through a float", mode="both", areas=("tools",), on_choices=each_call(_float_numbers)),
-    Fault(id="B42", group="b", summary="non-ASCII text in arguments is escaped", mode="both", areas=("tools",), on_choices=each_call(_escaped)),
+    Fault(
+        id="B40",
+        group="b",
+        summary="numbers go through a float",
+        mode="both",
+        areas=("tools",),
+        on_choices=each_call(_float_numbers),
+    ),
+    Fault(
+        id="B42",
+        group="b",
+        summary="non-ASCII text in arguments is escaped",
+        mode="both",
+        areas=("tools",),
+        on_choices=each_call(_escaped),
+    ),
     Fault(
         id="B44",
         group="b",
@@ -96,8 +126,36 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_backslashed),
     ),
-    Fault(id="B45", group="b", summary="tools with $ref get empty arguments", mode="both", areas=("tools",), on_choices=each(_no_references)),
-    Fault(id="B47", group="b", summary="numeric bounds are refused with 400", mode="both", areas=("tools",), on_body=_refuse_keys(*_BOUNDS)),
-    Fault(id="B48", group="b", summary="$schema is refused with 400", mode="both", areas=("tools",), on_body=_refuse_keys("$schema")),
-    Fault(id="B49", group="b", summary="an empty object schema gives 500", mode="both", areas=("tools",), on_body=_fail_on_empty_object),
+    Fault(
+        id="B45",
+        group="b",
+        summary="tools with $ref get empty arguments",
+        mode="both",
+        areas=("tools",),
+        on_choices=each(_no_references),
+    ),
+    Fault(
+        id="B47",
+        group="b",
+        summary="numeric bounds are refused with 400",
+        mode="both",
+        areas=("tools",),
+        on_body=_refuse_keys(*_BOUNDS),
+    ),
+    Fault(
+        id="B48",
+        group="b",
+        summary="$schema is refused with 400",
+        mode="both",
+        areas=("tools",),
+        on_body=_refuse_keys("$schema"),
+    ),
+    Fault(
+        id="B49",
+        group="b",
+        summary="an empty object schema gives 500",
+        mode="both",
+        areas=("tools",),
+        on_body=_fail_on_empty_object,
+    ),
 )

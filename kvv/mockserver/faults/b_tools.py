@@ -210,7 +210,10 @@ def _first_arguments_lost(_turn: Turn, choices: Choices) -> Choices:
 def _calls_without_tools(turn: Turn, choice: Choice) -> Choice:
     if turn.has_tools or choice.finish != "stop":
         return choice
-    return with_content(replace(choice, finish="tool_calls"), choice.text + "\n<tool_call>\n<function=search>\n</function>\n</tool_call>")
+    return with_content(
+        replace(choice, finish="tool_calls"),
+        choice.text + "\n<tool_call>\n<function=search>\n</function>\n</tool_call>",
+    )
 
 
 def _empty_list_in_message(_turn: Turn, body: JsonObject) -> JsonObject:
@@ -247,7 +250,12 @@ FAULTS = (
         on_choices=each(_drop_calls_after_reasoning),
     ),
     Fault(
-        id="B09", group="b", summary="tool deltas end after the first", mode="stream", areas=("tools", "streaming"), on_frames=_stop_after_first_delta
+        id="B09",
+        group="b",
+        summary="tool deltas end after the first",
+        mode="stream",
+        areas=("tools", "streaming"),
+        on_frames=_stop_after_first_delta,
     ),
     Fault(
         id="B11",
@@ -265,18 +273,54 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=each_frame(_index_from_history),
     ),
-    Fault(id="B15", group="b", summary="text before the calls is lost", mode="stream", areas=("tools", "streaming"), on_frames=_drop_preamble),
     Fault(
-        id="B17", group="b", summary="call ids have a foreign form", mode="both", areas=("tools", "tool-choice"), on_choices=each_call(_foreign_id)
+        id="B15",
+        group="b",
+        summary="text before the calls is lost",
+        mode="stream",
+        areas=("tools", "streaming"),
+        on_frames=_drop_preamble,
     ),
     Fault(
-        id="B19", group="b", summary="every tool delta has index 0", mode="stream", areas=("tools", "streaming"), on_frames=_edit_entry(_index_zero)
+        id="B17",
+        group="b",
+        summary="call ids have a foreign form",
+        mode="both",
+        areas=("tools", "tool-choice"),
+        on_choices=each_call(_foreign_id),
     ),
-    Fault(id="B21", group="b", summary="tool deltas have no index", mode="stream", areas=("tools", "streaming"), on_frames=_edit_entry(_no_index)),
     Fault(
-        id="B22", group="b", summary="the name is repeated in every tool delta", mode="stream", areas=("tools", "streaming"), on_frames=_repeat_name
+        id="B19",
+        group="b",
+        summary="every tool delta has index 0",
+        mode="stream",
+        areas=("tools", "streaming"),
+        on_frames=_edit_entry(_index_zero),
     ),
-    Fault(id="B23", group="b", summary="the first tool delta has an empty name", mode="stream", areas=("tools", "streaming"), on_frames=_late_name),
+    Fault(
+        id="B21",
+        group="b",
+        summary="tool deltas have no index",
+        mode="stream",
+        areas=("tools", "streaming"),
+        on_frames=_edit_entry(_no_index),
+    ),
+    Fault(
+        id="B22",
+        group="b",
+        summary="the name is repeated in every tool delta",
+        mode="stream",
+        areas=("tools", "streaming"),
+        on_frames=_repeat_name,
+    ),
+    Fault(
+        id="B23",
+        group="b",
+        summary="the first tool delta has an empty name",
+        mode="stream",
+        areas=("tools", "streaming"),
+        on_frames=_late_name,
+    ),
     Fault(
         id="B24",
         group="b",
@@ -293,7 +337,14 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_choices=each(_stop_with_calls),
     ),
-    Fault(id="B26", group="b", summary="finish is always stop", mode="both", areas=("tools", "streaming"), on_choices=each(_always_stop)),
+    Fault(
+        id="B26",
+        group="b",
+        summary="finish is always stop",
+        mode="both",
+        areas=("tools", "streaming"),
+        on_choices=each(_always_stop),
+    ),
     Fault(
         id="B27",
         group="b",
@@ -328,7 +379,12 @@ FAULTS = (
         on_choices=each(_call_despite_none),
     ),
     Fault(
-        id="B36", group="b", summary="streamed arguments are {}", mode="stream", areas=("tools", "streaming"), on_choices=each_call(_empty_arguments)
+        id="B36",
+        group="b",
+        summary="streamed arguments are {}",
+        mode="stream",
+        areas=("tools", "streaming"),
+        on_choices=each_call(_empty_arguments),
     ),
     Fault(
         id="B52",

@@ -49,7 +49,11 @@ def _early_role(turn: Turn, reply: HttpReply) -> HttpReply:
 def _usage_on_finish(turn: Turn, frame: JsonObject) -> JsonObject:
     if finish(frame) is not None and turn.usage is not None:
         usage = turn.usage
-        frame["usage"] = {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion, "total_tokens": usage.total}
+        frame["usage"] = {
+            "prompt_tokens": usage.prompt,
+            "completion_tokens": usage.completion,
+            "total_tokens": usage.total,
+        }
     return frame
 
 
@@ -139,7 +143,12 @@ def _comments_before_done(_turn: Turn, reply: HttpReply) -> HttpReply:
 def _error_as_stream(turn: Turn, error: ApiError) -> ApiError | HttpReply:
     if not turn.streams:
         return error
-    return HttpReply(status=200, headers=(("content-type", EVENT_STREAM),), parts=(event(error_body(error, turn.variant.name)), DONE), streamed=True)
+    return HttpReply(
+        status=200,
+        headers=(("content-type", EVENT_STREAM),),
+        parts=(event(error_body(error, turn.variant.name)), DONE),
+        streamed=True,
+    )
 
 
 def _done_only(_turn: Turn, reply: HttpReply) -> HttpReply:
@@ -179,7 +188,14 @@ def _doubled_text(_turn: Turn, frame: JsonObject) -> JsonObject:
 
 
 FAULTS = (
-    Fault(id="C01", group="c", summary="no role in the first chunk", mode="stream", areas=("streaming",), on_frames=each_frame(_no_role)),
+    Fault(
+        id="C01",
+        group="c",
+        summary="no role in the first chunk",
+        mode="stream",
+        areas=("streaming",),
+        on_frames=each_frame(_no_role),
+    ),
     Fault(
         id="C03",
         group="c",
@@ -188,7 +204,14 @@ FAULTS = (
         areas=("streaming", "reasoning"),
         on_frames=each_frame(_null_thinking),
     ),
-    Fault(id="C04", group="c", summary="the role chunk is sent before generation begins", mode="stream", areas=("streaming",), on_reply=_early_role),
+    Fault(
+        id="C04",
+        group="c",
+        summary="the role chunk is sent before generation begins",
+        mode="stream",
+        areas=("streaming",),
+        on_reply=_early_role,
+    ),
     Fault(
         id="C08",
         group="c",
@@ -205,8 +228,22 @@ FAULTS = (
         areas=("streaming",),
         on_frames=each_frame(_zero_usage),
     ),
-    Fault(id="C10", group="c", summary="a chunk with empty choices comes first", mode="stream", areas=("streaming",), on_frames=_empty_first),
-    Fault(id="C12", group="c", summary="the id differs on every chunk", mode="stream", areas=("streaming",), on_frames=each_frame(_new_id)),
+    Fault(
+        id="C10",
+        group="c",
+        summary="a chunk with empty choices comes first",
+        mode="stream",
+        areas=("streaming",),
+        on_frames=_empty_first,
+    ),
+    Fault(
+        id="C12",
+        group="c",
+        summary="the id differs on every chunk",
+        mode="stream",
+        areas=("streaming",),
+        on_frames=each_frame(_new_id),
+    ),
     Fault(
         id="C13",
         group="c",
@@ -216,7 +253,14 @@ FAULTS = (
         on_frames=each_frame(_moving_created),
         on_reply=_across_a_second,
     ),
-    Fault(id="C14", group="c", summary="the id is empty", mode="stream", areas=("streaming",), on_frames=each_frame(_empty_id)),
+    Fault(
+        id="C14",
+        group="c",
+        summary="the id is empty",
+        mode="stream",
+        areas=("streaming",),
+        on_frames=each_frame(_empty_id),
+    ),
     Fault(
         id="C15",
         group="c",
@@ -225,10 +269,38 @@ FAULTS = (
         areas=("streaming",),
         on_frames=_counting_index,
     ),
-    Fault(id="C16", group="c", summary="object is chat.completions.chunk", mode="stream", areas=("streaming",), on_frames=each_frame(_plural_object)),
-    Fault(id="C18", group="c", summary="tokens after a quote vanish", mode="stream", areas=("streaming",), on_frames=_drop_after_quote),
-    Fault(id="C19", group="c", summary="a comment is sent as data", mode="stream", areas=("streaming",), on_reply=_comment_as_data),
-    Fault(id="C20", group="c", summary="a ping carries an id and ends an event", mode="stream", areas=("streaming",), on_reply=_ping_with_id),
+    Fault(
+        id="C16",
+        group="c",
+        summary="object is chat.completions.chunk",
+        mode="stream",
+        areas=("streaming",),
+        on_frames=each_frame(_plural_object),
+    ),
+    Fault(
+        id="C18",
+        group="c",
+        summary="tokens after a quote vanish",
+        mode="stream",
+        areas=("streaming",),
+        on_frames=_drop_after_quote,
+    ),
+    Fault(
+        id="C19",
+        group="c",
+        summary="a comment is sent as data",
+        mode="stream",
+        areas=("streaming",),
+        on_reply=_comment_as_data,
+    ),
+    Fault(
+        id="C20",
+        group="c",
+        summary="a ping carries an id and ends an event",
+        mode="stream",
+        areas=("streaming",),
+        on_reply=_ping_with_id,
+    ),
     Fault(
         id="C22",
         group="c",
@@ -238,10 +310,29 @@ FAULTS = (
         on_reply=_comments_before_done,
     ),
     Fault(
-        id="C23", group="c", summary="errors come as an event inside a 200", mode="stream", areas=("errors", "streaming"), on_error=_error_as_stream
+        id="C23",
+        group="c",
+        summary="errors come as an event inside a 200",
+        mode="stream",
+        areas=("errors", "streaming"),
+        on_error=_error_as_stream,
     ),
-    Fault(id="C24", group="c", summary="the stream is [DONE] alone", mode="stream", areas=("streaming",), on_reply=_done_only),
-    Fault(id="C25", group="c", summary="arguments come in one chunk", mode="stream", areas=("streaming", "tools"), on_frames=_one_chunk_of_arguments),
+    Fault(
+        id="C24",
+        group="c",
+        summary="the stream is [DONE] alone",
+        mode="stream",
+        areas=("streaming",),
+        on_reply=_done_only,
+    ),
+    Fault(
+        id="C25",
+        group="c",
+        summary="arguments come in one chunk",
+        mode="stream",
+        areas=("streaming", "tools"),
+        on_frames=_one_chunk_of_arguments,
+    ),
     Fault(
         id="C27",
         group="c",
@@ -250,7 +341,14 @@ FAULTS = (
         areas=("streaming", "reasoning"),
         on_choices=each(_last_thought_lost),
     ),
-    Fault(id="C28", group="c", summary="the stream's content type is JSON", mode="stream", areas=("streaming",), on_reply=_json_type),
+    Fault(
+        id="C28",
+        group="c",
+        summary="the stream's content type is JSON",
+        mode="stream",
+        areas=("streaming",),
+        on_reply=_json_type,
+    ),
     Fault(
         id="C32",
         group="c",

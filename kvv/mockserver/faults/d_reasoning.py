@@ -44,11 +44,30 @@ FAULTS = (
         areas=("reasoning",),
         on_choices=each(_answer_as_reasoning),
     ),
-    Fault(id="D06", group="d", summary="a think block stands in content", mode="both", areas=("reasoning",), on_choices=each(_inline_think)),
     Fault(
-        id="D09", group="d", summary="reasoning is content, the close tag with it", mode="both", areas=("reasoning",), on_choices=each(_never_opened)
+        id="D06",
+        group="d",
+        summary="a think block stands in content",
+        mode="both",
+        areas=("reasoning",),
+        on_choices=each(_inline_think),
     ),
-    Fault(id="D10", group="d", summary="as D09, with Kimi's parser", mode="both", areas=("reasoning",), on_choices=each(_never_opened)),
+    Fault(
+        id="D09",
+        group="d",
+        summary="reasoning is content, the close tag with it",
+        mode="both",
+        areas=("reasoning",),
+        on_choices=each(_never_opened),
+    ),
+    Fault(
+        id="D10",
+        group="d",
+        summary="as D09, with Kimi's parser",
+        mode="both",
+        areas=("reasoning",),
+        on_choices=each(_never_opened),
+    ),
     Fault(
         id="D14",
         group="d",

@@ -120,7 +120,14 @@ FAULTS = (
         on_draft=_repeat_json,
         on_choices=each(_cut_at_limit),
     ),
-    Fault(id="E05", group="e", summary="the schema is not applied", mode="both", areas=("response-format",), on_draft=_other_schema),
+    Fault(
+        id="E05",
+        group="e",
+        summary="the schema is not applied",
+        mode="both",
+        areas=("response-format",),
+        on_draft=_other_schema,
+    ),
     Fault(
         id="E06",
         group="e",
@@ -138,7 +145,14 @@ FAULTS = (
         on_error=_dies,
         on_body=_stays_dead,
     ),
-    Fault(id="E09", group="e", summary="response_format is dropped", mode="both", areas=("response-format",), on_request=_format_ignored),
+    Fault(
+        id="E09",
+        group="e",
+        summary="response_format is dropped",
+        mode="both",
+        areas=("response-format",),
+        on_request=_format_ignored,
+    ),
     Fault(
         id="E10",
         group="e",

@@ -33,7 +33,9 @@ def with_arguments(call: Call, text: str) -> Call:
 
 
 def each_frame(edit: Callable[[Turn, JsonObject], JsonObject | None]) -> Callable[[Turn, Frames], Frames]:
-    """An edit of one frame as a hook; None drops the frame. The edit may change the frame in place: it is this answer's own."""
+    """An edit of one frame as a hook; None drops the frame. The edit may change the frame in place: it is this answer's
+    own.
+    """
 
     def hook(turn: Turn, frames: Frames) -> Frames:
         for frame in frames:
@@ -91,7 +93,10 @@ def map_parts(reply: HttpReply, edit: Callable[[bytes, int], Iterable[Part]]) ->
 def raw_section(calls: Iterable[Call]) -> str:
     """Tool calls as the model writes them before a parser reads them, in the markers of K3."""
     opened, sep, closed = PARSER_TAGS
-    inner = "".join(f'{opened}call tool="{call.name}" index="{at}"{sep}{call.text}{closed}call{sep}' for at, call in enumerate(calls, 1))
+    inner = "".join(
+        f'{opened}call tool="{call.name}" index="{at}"{sep}{call.text}{closed}call{sep}'
+        for at, call in enumerate(calls, 1)
+    )
     return f"{opened}tools{sep}{inner}{closed}tools{sep}"
 
 
@@ -110,7 +115,11 @@ def tool_schemas(body: JsonObject) -> Iterator[tuple[str, Any]]:
     """The parameters of every tool of a body that is shaped like one, with the tool's name."""
     messages = body.get("messages")
     places = [body.get("tools")]
-    places.extend(message.get("tools") for message in (messages if isinstance(messages, list) else ()) if isinstance(message, dict))
+    places.extend(
+        message.get("tools")
+        for message in (messages if isinstance(messages, list) else ())
+        if isinstance(message, dict)
+    )
     for tools in places:
         for tool in tools if isinstance(tools, list) else ():
             function = tool.get("function") if isinstance(tool, dict) else None

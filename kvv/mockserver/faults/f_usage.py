@@ -29,7 +29,9 @@ def _ids_rendered(_turn: Turn, rendering: Rendering) -> Rendering:
 
 
 FAULTS = (
-    Fault(id="F01", group="f", summary="one prompt token too many", mode="both", areas=("usage",), on_rendering=_one_more),
+    Fault(
+        id="F01", group="f", summary="one prompt token too many", mode="both", areas=("usage",), on_rendering=_one_more
+    ),
     Fault(
         id="F02",
         group="f",
@@ -38,7 +40,21 @@ FAULTS = (
         areas=("usage", "vision"),
         on_rendering=_one_more_with_images,
     ),
-    Fault(id="F05", group="f", summary="empty text is rendered as a list of parts", mode="both", areas=("usage",), on_rendering=_empty_as_parts),
+    Fault(
+        id="F05",
+        group="f",
+        summary="empty text is rendered as a list of parts",
+        mode="both",
+        areas=("usage",),
+        on_rendering=_empty_as_parts,
+    ),
     Fault(id="F10", group="f", summary="prompt_tokens is 0", mode="both", areas=("usage",), on_usage=_no_prompt_tokens),
-    Fault(id="F12", group="f", summary="history call ids are rendered as sent", mode="both", areas=("usage",), on_rendering=_ids_rendered),
+    Fault(
+        id="F12",
+        group="f",
+        summary="history call ids are rendered as sent",
+        mode="both",
+        areas=("usage",),
+        on_rendering=_ids_rendered,
+    ),
 )

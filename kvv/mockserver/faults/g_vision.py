@@ -28,7 +28,8 @@ def _images(turn: Turn) -> tuple[Image, ...]:
 
 def _images_first(_turn: Turn, request: ChatRequest) -> ChatRequest:
     moved = (
-        replace(message, parts=(*message.images, *(part for part in message.parts if isinstance(part, str)))) for message in request.messages
+        replace(message, parts=(*message.images, *(part for part in message.parts if isinstance(part, str))))
+        for message in request.messages
     )
     return replace(request, messages=tuple(moved))
 
@@ -44,7 +45,11 @@ def _wrong_when_moved(turn: Turn, right: bool) -> bool:
     messages = turn.body.get("messages")
     for message in messages if isinstance(messages, list) else ():
         content = message.get("content") if isinstance(message, dict) else None
-        kinds = [isinstance(part, dict) and part.get("type") == "image_url" for part in content] if isinstance(content, list) else []
+        kinds = (
+            [isinstance(part, dict) and part.get("type") == "image_url" for part in content]
+            if isinstance(content, list)
+            else []
+        )
         if sum(kinds) > 1 and kinds != sorted(kinds, reverse=True):
             return False
     return right
@@ -64,7 +69,9 @@ def _half_size(_turn: Turn, rendering: Rendering) -> Rendering:
 
 def _budget_refused(turn: Turn, body: JsonObject) -> JsonObject:
     if body_images(body) and body.get("max_tokens") is None and body.get("max_completion_tokens") is None:
-        raise ApiError("the prompt and the default output budget exceed the context", param="max_tokens", reason="context")
+        raise ApiError(
+            "the prompt and the default output budget exceed the context", param="max_tokens", reason="context"
+        )
     return body
 
 
@@ -84,13 +91,18 @@ def _fails_on_repeat(turn: Turn, request: ChatRequest) -> ChatRequest:
     seen = turn.memory.setdefault("G12", set())
     digests = {image.digest for message in request.messages for image in message.images}
     if digests & seen:
-        raise ApiError("attempted to assign image tokens to 0 placeholders", status=500, kind="server_error", reason="fault")
+        raise ApiError(
+            "attempted to assign image tokens to 0 placeholders", status=500, kind="server_error", reason="fault"
+        )
     seen.update(digests)
     return request
 
 
 def _no_images(_turn: Turn, request: ChatRequest) -> ChatRequest:
-    messages = tuple(replace(message, parts=tuple(part for part in message.parts if isinstance(part, str))) for message in request.messages)
+    messages = tuple(
+        replace(message, parts=tuple(part for part in message.parts if isinstance(part, str)))
+        for message in request.messages
+    )
     return replace(request, messages=messages)
 
 
@@ -135,7 +147,14 @@ FAULTS = (
         areas=("vision", "accuracy"),
         on_right=_blurred,
     ),
-    Fault(id="G05", group="g", summary="images are scaled to 0.518", mode="both", areas=("vision", "usage"), on_rendering=_half_size),
+    Fault(
+        id="G05",
+        group="g",
+        summary="images are scaled to 0.518",
+        mode="both",
+        areas=("vision", "usage"),
+        on_rendering=_half_size,
+    ),
     Fault(
         id="G06",
         group="g",
@@ -144,12 +163,53 @@ FAULTS = (
         areas=("vision", "accuracy"),
         on_right=_shuffled,
     ),
-    Fault(id="G10", group="g", summary="an image without max_tokens is refused", mode="both", areas=("vision", "errors"), on_body=_budget_refused),
-    Fault(id="G11", group="g", summary="all images share one cache entry per text", mode="both", areas=("vision",), on_draft=_first_image_answer),
-    Fault(id="G12", group="g", summary="the same image fails the second time", mode="both", areas=("vision", "errors"), on_request=_fails_on_repeat),
-    Fault(id="G13", group="g", summary="images are dropped", mode="both", areas=("vision", "usage"), on_request=_no_images, on_right=_blind),
-    Fault(id="G15", group="g", summary="the patch size is wrong", mode="both", areas=("vision", "usage"), on_rendering=_wrong_patch),
     Fault(
-        id="G16", group="g", summary="an image with a side below 28 pixels fails", mode="both", areas=("vision", "errors"), on_request=_small_fails
+        id="G10",
+        group="g",
+        summary="an image without max_tokens is refused",
+        mode="both",
+        areas=("vision", "errors"),
+        on_body=_budget_refused,
+    ),
+    Fault(
+        id="G11",
+        group="g",
+        summary="all images share one cache entry per text",
+        mode="both",
+        areas=("vision",),
+        on_draft=_first_image_answer,
+    ),
+    Fault(
+        id="G12",
+        group="g",
+        summary="the same image fails the second time",
+        mode="both",
+        areas=("vision", "errors"),
+        on_request=_fails_on_repeat,
+    ),
+    Fault(
+        id="G13",
+        group="g",
+        summary="images are dropped",
+        mode="both",
+        areas=("vision", "usage"),
+        on_request=_no_images,
+        on_right=_blind,
+    ),
+    Fault(
+        id="G15",
+        group="g",
+        summary="the patch size is wrong",
+        mode="both",
+        areas=("vision", "usage"),
+        on_rendering=_wrong_patch,
+    ),
+    Fault(
+        id="G16",
+        group="g",
+        summary="an image with a side below 28 pixels fails",
+        mode="both",
+        areas=("vision", "errors"),
+        on_request=_small_fails,
     ),
 )

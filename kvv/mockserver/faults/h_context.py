@@ -61,11 +61,19 @@ def _length_is_stop(_turn: Turn, choice: Choice) -> Choice:
 
 
 def _overflow_500(_turn: Turn, error: ApiError) -> ApiError:
-    return ApiError(error.message, status=500, kind="server_error", reason="context") if error.reason == "context" else error
+    return (
+        ApiError(error.message, status=500, kind="server_error", reason="context")
+        if error.reason == "context"
+        else error
+    )
 
 
 def _garbage(turn: Turn, draft: Draft, _index: int) -> Draft:
-    return replace(draft, content="zx qv ## jjk 00 wx zx vq }} kk ;; qq zz 77 xv !! jq", calls=()) if turn.prompt_tokens > _GARBAGE_FROM else draft
+    return (
+        replace(draft, content="zx qv ## jjk 00 wx zx vq }} kk ;; qq zz 77 xv !! jq", calls=())
+        if turn.prompt_tokens > _GARBAGE_FROM
+        else draft
+    )
 
 
 def _wrong_when_long(turn: Turn, right: bool) -> bool:
@@ -81,10 +89,20 @@ def _trained_window(turn: Turn, request: ChatRequest) -> ChatRequest:
 
 FAULTS = (
     Fault(
-        id="H01", group="h", summary="only the last 2048 prompt tokens are read", mode="both", areas=("long-context", "usage"), on_request=_last_2048
+        id="H01",
+        group="h",
+        summary="only the last 2048 prompt tokens are read",
+        mode="both",
+        areas=("long-context", "usage"),
+        on_request=_last_2048,
     ),
     Fault(
-        id="H02", group="h", summary="the prompt is cut at half of the window", mode="both", areas=("long-context", "usage"), on_request=_half_window
+        id="H02",
+        group="h",
+        summary="the prompt is cut at half of the window",
+        mode="both",
+        areas=("long-context", "usage"),
+        on_request=_half_window,
     ),
     Fault(
         id="H03",
@@ -94,11 +112,30 @@ FAULTS = (
         areas=("long-context", "usage"),
         on_request=_total_4096,
     ),
-    Fault(id="H06", group="h", summary="the default output budget is 16 tokens", mode="both", areas=("long-context",), on_request=_budget_16),
     Fault(
-        id="H07", group="h", summary="an answer cut at the cap says stop", mode="both", areas=("usage", "decoding"), on_choices=each(_length_is_stop)
+        id="H06",
+        group="h",
+        summary="the default output budget is 16 tokens",
+        mode="both",
+        areas=("long-context",),
+        on_request=_budget_16,
     ),
-    Fault(id="H08", group="h", summary="an over-long prompt gives 500", mode="both", areas=("errors", "long-context"), on_error=_overflow_500),
+    Fault(
+        id="H07",
+        group="h",
+        summary="an answer cut at the cap says stop",
+        mode="both",
+        areas=("usage", "decoding"),
+        on_choices=each(_length_is_stop),
+    ),
+    Fault(
+        id="H08",
+        group="h",
+        summary="an over-long prompt gives 500",
+        mode="both",
+        areas=("errors", "long-context"),
+        on_error=_overflow_500,
+    ),
     Fault(
         id="H09",
         group="h",

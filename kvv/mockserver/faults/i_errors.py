@@ -11,7 +11,9 @@ from kvv.mockserver.wire import Abort, Hang, HttpReply, Part, Wait, json_reply
 
 _DIES_AT_STREAM = 3
 _FRAMES_BEFORE_DEATH = 5
-_HTML = b"<!doctype html>\n<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"
+_HTML = (
+    b"<!doctype html>\n<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"
+)
 _ERROR = {"error": {"message": "upstream failed", "type": "server_error"}}
 
 
@@ -108,7 +110,14 @@ FAULTS = (
         areas=("errors", "streaming"),
         on_message=_error_in_200,
     ),
-    Fault(id="I03", group="i", summary="200 with choices []", mode="nonstream", areas=("errors", "streaming"), on_message=_no_choices),
+    Fault(
+        id="I03",
+        group="i",
+        summary="200 with choices []",
+        mode="nonstream",
+        areas=("errors", "streaming"),
+        on_message=_no_choices,
+    ),
     Fault(id="I04", group="i", summary="every error is a 502", mode="both", areas=("errors",), on_error=_always_502),
     Fault(
         id="I05",
@@ -127,8 +136,22 @@ FAULTS = (
         on_frames=_dies_mid_stream,
         on_body=_after_death,
     ),
-    Fault(id="I08", group="i", summary="errors are HTML pages with 502", mode="nonstream", areas=("errors",), on_error=_html_502),
-    Fault(id="I09", group="i", summary="a bad nested schema gives 500", mode="nonstream", areas=("errors", "tools"), on_error=_nested_schema_500),
+    Fault(
+        id="I08",
+        group="i",
+        summary="errors are HTML pages with 502",
+        mode="nonstream",
+        areas=("errors",),
+        on_error=_html_502,
+    ),
+    Fault(
+        id="I09",
+        group="i",
+        summary="a bad nested schema gives 500",
+        mode="nonstream",
+        areas=("errors", "tools"),
+        on_error=_nested_schema_500,
+    ),
     Fault(
         id="I10",
         group="i",

@@ -40,7 +40,11 @@ def _half_damaged(turn: Turn, draft: Draft, _index: int) -> Draft:
 
 
 def _drifting(turn: Turn, draft: Draft, _index: int) -> Draft:
-    return replace(draft, calls=tuple(map(_damaged, draft.calls))) if turn.chance("J11", turn.ordinal / _FULL_DRIFT) else draft
+    return (
+        replace(draft, calls=tuple(map(_damaged, draft.calls)))
+        if turn.chance("J11", turn.ordinal / _FULL_DRIFT)
+        else draft
+    )
 
 
 def _junk(_turn: Turn, draft: Draft, _index: int) -> Draft:
@@ -73,8 +77,22 @@ FAULTS = (
         areas=("degradation",),
         on_draft=_cache_changes_answer,
     ),
-    Fault(id="J08", group="j", summary="half of the answers loop their last sentence", mode="both", areas=("degradation",), on_draft=_looping),
-    Fault(id="J10", group="j", summary="half of the calls are damaged", mode="both", areas=("degradation", "tools"), on_draft=_half_damaged),
+    Fault(
+        id="J08",
+        group="j",
+        summary="half of the answers loop their last sentence",
+        mode="both",
+        areas=("degradation",),
+        on_draft=_looping,
+    ),
+    Fault(
+        id="J10",
+        group="j",
+        summary="half of the calls are damaged",
+        mode="both",
+        areas=("degradation", "tools"),
+        on_draft=_half_damaged,
+    ),
     Fault(
         id="J11",
         group="j",
@@ -83,7 +101,15 @@ FAULTS = (
         areas=("degradation", "tools"),
         on_draft=_drifting,
     ),
-    Fault(id="J12", group="j", summary="every answer is junk", mode="both", areas=("degradation", "accuracy"), on_draft=_junk, on_right=_never_right),
+    Fault(
+        id="J12",
+        group="j",
+        summary="every answer is junk",
+        mode="both",
+        areas=("degradation", "accuracy"),
+        on_draft=_junk,
+        on_right=_never_right,
+    ),
     Fault(
         id="J13",
         group="j",

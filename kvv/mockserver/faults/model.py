@@ -1,10 +1,10 @@
 """What a fault is: hooks into a correct exchange, at the level where the real server went wrong.
 
 The engine calls the hooks in this order: ``on_body`` (the parsed request, before validation), ``on_request`` (after
-it), ``on_rendering`` (how the template treats the prompt), ``on_right`` (whether the answer key answers rightly, or a picture is read rightly),
-``on_draft`` (what the model says, before limits; usage follows), ``on_usage``, ``on_choices`` (what the parser and the
-gateway make of it; usage no longer follows), then ``on_message`` or ``on_frames`` (JSON), and ``on_reply`` (status,
-headers, bytes). ``on_error`` sees refused requests. A hook may raise ``ApiError`` or ``Respond``.
+it), ``on_rendering`` (how the template treats the prompt), ``on_right`` (whether the answer key answers rightly, or a
+picture is read rightly), ``on_draft`` (what the model says, before limits; usage follows), ``on_usage``, ``on_choices``
+(what the parser and the gateway make of it; usage no longer follows), then ``on_message`` or ``on_frames`` (JSON), and
+``on_reply`` (status, headers, bytes). ``on_error`` sees refused requests. A hook may raise ``ApiError`` or ``Respond``.
 """
 
 import hashlib
@@ -55,8 +55,8 @@ class Respond(Exception):
 class Turn:
     """One exchange as a fault sees it. ``ordinal`` counts requests from 0, ``active`` those in flight with this one.
 
-    ``memory`` belongs to one server and lives over its requests; ``cached`` is the prefix-cache hit in tokens and ``client``
-    names the connection.
+    ``memory`` belongs to one server and lives over its requests; ``cached`` is the prefix-cache hit in tokens and
+    ``client`` names the connection.
     """
 
     config: ReferenceConfig
@@ -79,7 +79,9 @@ class Turn:
     @property
     def has_tools(self) -> bool:
         messages = self.body.get("messages")
-        dynamic = isinstance(messages, list) and any(isinstance(message, dict) and message.get("tools") for message in messages)
+        dynamic = isinstance(messages, list) and any(
+            isinstance(message, dict) and message.get("tools") for message in messages
+        )
         return bool(self.body.get("tools")) or dynamic
 
     @property

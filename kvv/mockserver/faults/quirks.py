@@ -93,7 +93,9 @@ def _one_in(every: int, error: ApiError) -> Callable[[Turn, JsonObject], JsonObj
 
     def hook(turn: Turn, body: JsonObject) -> JsonObject:
         if turn.ordinal % every == every - 1:
-            raise Respond(json_reply(error_body(error, turn.variant.name), status=error.status, headers=(("retry-after", "0"),)))
+            raise Respond(
+                json_reply(error_body(error, turn.variant.name), status=error.status, headers=(("retry-after", "0"),))
+            )
         return body
 
     return hook
@@ -155,12 +157,38 @@ _BUSY_503 = ApiError("overloaded, try again", status=503, kind="engine_overloade
 _NONE: tuple[Area, ...] = ()
 
 QUIRKS = (
-    Fault(id="quirk:comments", group="quirk", summary="comments between the events", mode="stream", areas=_NONE, on_reply=_comments),
-    Fault(id="quirk:crlf", group="quirk", summary="CRLF line ends", mode="stream", areas=_NONE, on_reply=_crlf),
-    Fault(id="quirk:split", group="quirk", summary="writes end in the middle of events", mode="stream", areas=_NONE, on_reply=_split),
-    Fault(id="quirk:merged", group="quirk", summary="several events in one write", mode="stream", areas=_NONE, on_reply=_merged),
     Fault(
-        id="quirk:null-deltas", group="quirk", summary="absent delta fields are null", mode="stream", areas=_NONE, on_frames=each_frame(_null_deltas)
+        id="quirk:comments",
+        group="quirk",
+        summary="comments between the events",
+        mode="stream",
+        areas=_NONE,
+        on_reply=_comments,
+    ),
+    Fault(id="quirk:crlf", group="quirk", summary="CRLF line ends", mode="stream", areas=_NONE, on_reply=_crlf),
+    Fault(
+        id="quirk:split",
+        group="quirk",
+        summary="writes end in the middle of events",
+        mode="stream",
+        areas=_NONE,
+        on_reply=_split,
+    ),
+    Fault(
+        id="quirk:merged",
+        group="quirk",
+        summary="several events in one write",
+        mode="stream",
+        areas=_NONE,
+        on_reply=_merged,
+    ),
+    Fault(
+        id="quirk:null-deltas",
+        group="quirk",
+        summary="absent delta fields are null",
+        mode="stream",
+        areas=_NONE,
+        on_frames=each_frame(_null_deltas),
     ),
     Fault(
         id="quirk:extra-fields",
@@ -172,20 +200,61 @@ QUIRKS = (
         on_message=_extra_in_message,
     ),
     Fault(
-        id="quirk:whole-arguments", group="quirk", summary="a call comes whole in one chunk", mode="stream", areas=_NONE, on_frames=_whole_arguments
+        id="quirk:whole-arguments",
+        group="quirk",
+        summary="a call comes whole in one chunk",
+        mode="stream",
+        areas=_NONE,
+        on_frames=_whole_arguments,
     ),
-    Fault(id="quirk:rate-limit-1in5", group="quirk", summary="every fifth request gets 429", mode="both", areas=_NONE, on_body=_one_in(5, _BUSY_429)),
     Fault(
-        id="quirk:unavailable-1in7", group="quirk", summary="every seventh request gets 503", mode="both", areas=_NONE, on_body=_one_in(7, _BUSY_503)
+        id="quirk:rate-limit-1in5",
+        group="quirk",
+        summary="every fifth request gets 429",
+        mode="both",
+        areas=_NONE,
+        on_body=_one_in(5, _BUSY_429),
     ),
     Fault(
-        id="quirk:slow-first-token", group="quirk", summary="one second before the first token", mode="both", areas=_NONE, on_reply=_slow_first_token
+        id="quirk:unavailable-1in7",
+        group="quirk",
+        summary="every seventh request gets 503",
+        mode="both",
+        areas=_NONE,
+        on_body=_one_in(7, _BUSY_503),
+    ),
+    Fault(
+        id="quirk:slow-first-token",
+        group="quirk",
+        summary="one second before the first token",
+        mode="both",
+        areas=_NONE,
+        on_reply=_slow_first_token,
     ),
     Fault(id="quirk:gzip", group="quirk", summary="compressed answers", mode="both", areas=_NONE, on_reply=_gzip),
-    Fault(id="quirk:close-each", group="quirk", summary="the connection closes after each answer", mode="both", areas=_NONE, on_reply=_close_each),
-    Fault(id="quirk:close-100", group="quirk", summary="a connection closes after 100 answers", mode="both", areas=_NONE, on_reply=_close_100),
     Fault(
-        id="quirk:flat-error", group="quirk", summary="error fields without the outer error object", mode="both", areas=_NONE, on_error=_flat_error
+        id="quirk:close-each",
+        group="quirk",
+        summary="the connection closes after each answer",
+        mode="both",
+        areas=_NONE,
+        on_reply=_close_each,
+    ),
+    Fault(
+        id="quirk:close-100",
+        group="quirk",
+        summary="a connection closes after 100 answers",
+        mode="both",
+        areas=_NONE,
+        on_reply=_close_100,
+    ),
+    Fault(
+        id="quirk:flat-error",
+        group="quirk",
+        summary="error fields without the outer error object",
+        mode="both",
+        areas=_NONE,
+        on_error=_flat_error,
     ),
     Fault(
         id="quirk:reasoning-field",

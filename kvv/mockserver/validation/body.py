@@ -40,7 +40,13 @@ def read_request(body: Any, *, model: str, variant: Variant) -> ChatRequest:
     if name is None:
         raise ApiError("model is required", param="model")
     if name != model:
-        raise ApiError(f"model {name[:100]!r} is not found", status=404, kind="resource_not_found_error", param="model", reason="model")
+        raise ApiError(
+            f"model {name[:100]!r} is not found",
+            status=404,
+            kind="resource_not_found_error",
+            param="model",
+            reason="model",
+        )
     try:
         return _read(body, name, variant)
     except RecursionError:
@@ -117,7 +123,11 @@ def _integer(body: JsonObject, name: str, low: int | None, high: int | None) -> 
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and not value.is_integer()):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or (isinstance(value, float) and not value.is_integer())
+    ):
         raise ApiError(f"{name} must be an integer", param=name)
     if (low is not None and value < low) or (high is not None and value > high):
         raise ApiError(f"{name} is out of range", param=name)
@@ -133,7 +143,9 @@ def _sampling(body: JsonObject, name: str, variant: Variant) -> float | None:
     if variant.fixed_sampling and name in _FIXED:
         allowed = _FIXED[name]
         if value not in allowed:
-            raise ApiError(f"invalid {name}: this model takes only {', '.join(f'{entry:g}' for entry in allowed)}", param=name)
+            raise ApiError(
+                f"invalid {name}: this model takes only {', '.join(f'{entry:g}' for entry in allowed)}", param=name
+            )
         return float(value)
     low, high = _RANGES[name]
     if not low <= value <= high:
@@ -173,7 +185,12 @@ def _stop(body: JsonObject, variant: Variant) -> tuple[str, ...]:
 def _logit_bias(body: JsonObject) -> tuple[tuple[int, float], ...]:
     pairs = []
     for key, value in _object(body, "logit_bias").items():
-        if not key.isdecimal() or isinstance(value, bool) or not isinstance(value, (int, float)) or not -100 <= value <= 100:
+        if (
+            not key.isdecimal()
+            or isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not -100 <= value <= 100
+        ):
             raise ApiError("logit_bias maps token ids to numbers from -100 to 100", param="logit_bias")
         pairs.append((int(key), float(value)))
     return tuple(pairs)

@@ -2,8 +2,8 @@
 
 Sizes are read from the file headers, so that no imaging library is needed. Where Pillow is installed, it also checks
 that the pixels can be decoded. The real model's image token formula is not public (contract.md 2.7); here an image
-costs one token for every 28 x 28 pixels, as in the K2.5 processor. Nobody looks at the pixels: a picture may say what it
-shows in a comment of its file (``kvv-shows: 4817`` and a line feed), and that is what the endpoint sees.
+costs one token for every 28 x 28 pixels, as in the K2.5 processor. Nobody looks at the pixels: a picture may say what
+it shows in a comment of its file (``kvv-shows: 4817`` and a line feed), and that is what the endpoint sees.
 """
 
 import base64

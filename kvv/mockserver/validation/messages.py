@@ -10,7 +10,13 @@ from kvv.mockserver.validation.request import Message, PastCall, Role
 from kvv.mockserver.validation.tools import read_tools
 from kvv.mockserver.variant import Variant
 
-_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
 
 
 def _bad(message: str, at: int) -> ApiError:

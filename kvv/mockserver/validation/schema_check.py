@@ -104,7 +104,10 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "required": (_is_names, "required must be a list of names"),
     "enum": (lambda value: isinstance(value, list) and bool(value), "enum must be a list that is not empty"),
     "items": (lambda value: isinstance(value, (dict, bool)), "items must be one schema"),
-    "additionalProperties": (lambda value: isinstance(value, (dict, bool)), "additionalProperties must be a schema or a boolean"),
+    "additionalProperties": (
+        lambda value: isinstance(value, (dict, bool)),
+        "additionalProperties must be a schema or a boolean",
+    ),
     "$ref": (lambda value: isinstance(value, str), "$ref must be a string"),
     "$id": (lambda value: isinstance(value, str), "$id must be a string"),
     "pattern": (_is_pattern, "pattern must be a regular expression"),
@@ -112,13 +115,21 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
         name: (lambda value: isinstance(value, list) and bool(value), f"{name} must be a list that is not empty")
         for name in ("anyOf", "oneOf", "allOf")
     },
-    **{name: (_is_number, f"{name} must be a number") for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")},
+    **{
+        name: (_is_number, f"{name} must be a number")
+        for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+    },
     **{
         name: (_is_count, f"{name} must be an integer from 0")
         for name in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
     },
 }
-_RANGES = (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"))
+_RANGES = (
+    ("minimum", "maximum"),
+    ("minLength", "maxLength"),
+    ("minItems", "maxItems"),
+    ("minProperties", "maxProperties"),
+)
 
 
 def _check_shapes(node: JsonObject, path: str, param: str) -> None:
@@ -151,8 +162,15 @@ def check_mfjs(schema: JsonObject, *, param: str, size: int) -> None:
 
 def _check_node(node: JsonObject, path: str, param: str) -> None:
     root = path == ""
-    if misplaced := next((where for where, child in subschemas(node) if child == {} and where.partition("/")[0] not in _MAY_BE_EMPTY), None):
-        raise _bad("an empty schema is only allowed at the root, as a property or as additionalProperties", f"{path}/{misplaced}", param)
+    if misplaced := next(
+        (where for where, child in subschemas(node) if child == {} and where.partition("/")[0] not in _MAY_BE_EMPTY),
+        None,
+    ):
+        raise _bad(
+            "an empty schema is only allowed at the root, as a property or as additionalProperties",
+            f"{path}/{misplaced}",
+            param,
+        )
     if unknown := next((key for key in node if key not in _KEYWORDS), None):
         raise _bad(f"unsupported keyword {unknown}", path, param)
     if not root and (placed := _ROOT_ONLY & node.keys()):
@@ -174,7 +192,9 @@ def _check_node(node: JsonObject, path: str, param: str) -> None:
         raise _bad("type is missing", path, param)
     else:
         kinds = node.get("type", [])
-        fitting = _ANY_TYPE.union(*(_BY_TYPE.get(kind, frozenset()) for kind in (kinds if isinstance(kinds, list) else [kinds])))
+        fitting = _ANY_TYPE.union(
+            *(_BY_TYPE.get(kind, frozenset()) for kind in (kinds if isinstance(kinds, list) else [kinds]))
+        )
         if strange := sorted(node.keys() - fitting):
             raise _bad(f"{strange[0]} does not go with this type", path, param)
     _check_object(node, path, param)

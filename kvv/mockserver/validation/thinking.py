@@ -8,11 +8,20 @@ from kvv.mockserver.validation.request import Effort
 from kvv.mockserver.variant import Variant
 
 # Efforts that other APIs know are mapped to the nearest; any other name is ignored, as on the hosted API.
-_EFFORTS: dict[str, Effort] = {"minimal": "low", "low": "low", "medium": "high", "high": "high", "xhigh": "max", "max": "max"}
+_EFFORTS: dict[str, Effort] = {
+    "minimal": "low",
+    "low": "low",
+    "medium": "high",
+    "high": "high",
+    "xhigh": "max",
+    "max": "max",
+}
 
 
 def read_thinking(body: JsonObject, *, variant: Variant) -> tuple[bool, Effort | None]:
-    """Whether the model thinks, and how hard. ``thinking.effort`` wins over ``reasoning_effort``; switched off, effort is None."""
+    """Whether the model thinks, and how hard. ``thinking.effort`` wins over ``reasoning_effort``; switched off, effort
+    is None.
+    """
     switch = _object(body, "thinking")
     template = _object(body, "chat_template_kwargs")
     top_effort = _text(body, "reasoning_effort")

@@ -18,7 +18,9 @@ _GLOBAL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 MAX_TOOLS = 128
 
 
-def read_tools(value: Any, *, param: str, variant: Variant, taken: Iterable[str] = (), dynamic: bool = False) -> tuple[Tool, ...]:
+def read_tools(
+    value: Any, *, param: str, variant: Variant, taken: Iterable[str] = (), dynamic: bool = False
+) -> tuple[Tool, ...]:
     """The declared tools of one place. ``taken`` are names declared elsewhere, which must not come again."""
     if value is None:
         return ()
@@ -72,7 +74,8 @@ def _strict(holder: JsonObject, label: str, param: str, *, default: bool) -> boo
 
 
 def read_tool_choice(value: Any, *, tools: tuple[Tool, ...], variant: Variant) -> tuple[ChoiceMode, str | None]:
-    """The mode and, for a named choice, the function. ``tools`` are all callable ones: dynamic tools count (contract.md 2.3).
+    """The mode and, for a named choice, the function. ``tools`` are all callable ones: dynamic tools count (contract.md
+    2.3).
 
     Public sources disagree on a named choice with K3 (ignored, or refused while thinking); here it is honoured.
     """

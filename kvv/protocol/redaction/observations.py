@@ -22,7 +22,10 @@ def redact_frames(frames: tuple[Frame, ...], redact: Redact) -> tuple[Frame, ...
 
 
 def redact_findings(findings: tuple[Finding, ...], redact: Redact) -> tuple[Finding, ...]:
-    return tuple(replace(found, message=redact_text(found.message, redact), excerpt=redact_text(found.excerpt, redact)) for found in findings)
+    return tuple(
+        replace(found, message=redact_text(found.message, redact), excerpt=redact_text(found.excerpt, redact))
+        for found in findings
+    )
 
 
 def redact_observation(observation: Observation, redact: Redact) -> Observation:

@@ -23,7 +23,22 @@ SHORT = 6
 #: a run of a secret's first characters at the very end of the data is replaced from this length on
 PIECE = 8
 #: what people put where a server wants no key; hiding these words would only garble answers
-PLACEHOLDERS = frozenset({"", "empty", "none", "null", "no-key", "nokey", "dummy", "test", "key", "token", "not-needed", "sk-no-key-required"})
+PLACEHOLDERS = frozenset(
+    {
+        "",
+        "empty",
+        "none",
+        "null",
+        "no-key",
+        "nokey",
+        "dummy",
+        "test",
+        "key",
+        "token",
+        "not-needed",
+        "sk-no-key-required",
+    }
+)
 
 #: nesting beyond which ``Redactor.value`` gives up on a value and replaces it whole
 MAX_DEPTH = 200
@@ -44,7 +59,10 @@ def redact_url(url: str) -> str:
     query, hash_mark, _ = query.partition("#")
     head = _AUTHORITY.sub(r"\1", head)
     if question:
-        head += "?" + "&".join(f"{name}={MARK}" if equals else MARK for name, equals, _ in (part.partition("=") for part in query.split("&")))
+        head += "?" + "&".join(
+            f"{name}={MARK}" if equals else MARK
+            for name, equals, _ in (part.partition("=") for part in query.split("&"))
+        )
     return f"{head}#{MARK}" if hash_mark or fragment else head
 
 
@@ -58,7 +76,13 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
         known = {secret.strip() for secret in secrets if secret is not None}
-        self._secrets = tuple(sorted((s for s in known if len(s) > 2 and s.lower() not in PLACEHOLDERS and s not in MARK), key=len, reverse=True))
+        self._secrets = tuple(
+            sorted(
+                (s for s in known if len(s) > 2 and s.lower() not in PLACEHOLDERS and s not in MARK),
+                key=len,
+                reverse=True,
+            )
+        )
         needles: set[bytes] = set()
         patterns: list[bytes] = []
         escaped: list[str] = []
@@ -72,7 +96,10 @@ class Redactor:
             needles.update(cores, (core.replace(b"/", b"\\/") for core in cores))
             # the characters beside a core hold the secret's outer bits; bounded, so that no long run costs square time
             patterns += [rb"[A-Za-z0-9+/_-]{0,3}" + mixed(core.decode()) + rb"[A-Za-z0-9+/_-]{0,3}=*" for core in cores]
-            escaped += [*secret[:PIECE], *(character for core in cores for character in core.decode() if not character.isalnum())]
+            escaped += [
+                *secret[:PIECE],
+                *(character for core in cores for character in core.decode() if not character.isalnum()),
+            ]
         self._needles = tuple(sorted(needles))
         self._hints = hints(escaped)
         self._text_signs = tuple(sign.decode() for sign, _ in self._hints)
@@ -101,7 +128,9 @@ class Redactor:
         return [found.span() for found in self._pattern.finditer(data)] if self._pattern else []
 
     def _hides(self, data: bytes) -> bool:
-        """Whether a secret may stand there with characters escaped. Nearly always the first look says no: none of its characters is."""
+        """Whether a secret may stand there with characters escaped. Nearly always the first look says no: none of its
+        characters is.
+        """
         for sign, pattern in self._hints:
             if sign in data and pattern.search(data):
                 text = unescaped(data)
@@ -134,7 +163,9 @@ class Redactor:
         return text if clean == text else clean
 
     def message(self, text: str) -> str:
-        """For logs and exceptions: also without URL userinfo and query values, and without any bearer or basic credential."""
+        """For logs and exceptions: also without URL userinfo and query values, and without any bearer or basic
+        credential.
+        """
         return _BEARER.sub(rf"\1 {MARK}", _URL.sub(lambda found: redact_url(found[0]), self.text(text)))
 
     def redact_url(self, url: str) -> str:
@@ -142,7 +173,9 @@ class Redactor:
         return self.text(redact_url(url))
 
     def cut(self, text: str, limit: int) -> str:
-        """A text that may have been cut at ``limit`` characters before this saw it: a secret can begin within its end, spelled in any way."""
+        """A text that may have been cut at ``limit`` characters before this saw it: a secret can begin within its end,
+        spelled in any way.
+        """
         if len(text) < limit or not self._secrets:
             return self.text(text)
         end = len(self._secrets[0]) * ESCAPED_LENGTH

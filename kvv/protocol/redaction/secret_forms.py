@@ -1,4 +1,6 @@
-"""How a secret may be written by whoever echoes it: escaped for JSON, URLs and HTML, as a whole or in any mix, and in base64."""
+"""How a secret may be written by whoever echoes it: escaped for JSON, URLs and HTML, as a whole or in any mix, and in
+base64.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _ESCAPE = re.compile(
 
 
 def unescaped(data: bytes) -> bytes:
-    """The data with every escaped ASCII character as itself: what a search for the plain secret finds however it was mixed."""
+    """The data with every escaped ASCII character as itself: what a search for the plain secret finds however it was
+    mixed.
+    """
     return _ESCAPE.sub(_character, data)
 
 
@@ -32,7 +36,9 @@ def _character(found: re.Match[bytes]) -> bytes:
 
 
 def hints(characters: Iterable[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
-    """Cheap signs that one of these characters stands there escaped: a byte without which nothing is, and a pattern for the rest."""
+    """Cheap signs that one of these characters stands there escaped: a byte without which nothing is, and a pattern for
+    the rest.
+    """
     codes = sorted({ord(character) for character in characters if character.isascii()})
     hexadecimal, decimal = b"|".join(b"%02x" % code for code in codes), b"|".join(b"%d" % code for code in codes)
     if not codes:
@@ -45,7 +51,8 @@ def hints(characters: Iterable[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], .
 
 
 def mixed(text: str) -> bytes:
-    """A pattern for the text with each of its characters plain or escaped in any of the ways, backslashes doubled as often as they may be.
+    """A pattern for the text with each of its characters plain or escaped in any of the ways, backslashes doubled as
+    often as they may be.
 
     Each group is atomic: hostile text cannot make it try twice.
     """

@@ -1,4 +1,6 @@
-"""A secret spelled out over several events, a character or a token each: no one frame holds it, and all of them together do."""
+"""A secret spelled out over several events, a character or a token each: no one frame holds it, and all of them
+together do.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class _Text:
 
 
 def without_pieces(frames: tuple[Frame, ...], redactor: Redactor) -> tuple[Frame, ...]:
-    """The frames, those that hold pieces of a secret rewritten without them: as JSON with the mark in the first piece's place."""
+    """The frames, those that hold pieces of a secret rewritten without them: as JSON with the mark in the first piece's
+    place.
+    """
     values: dict[int, Any] = {}
     texts: dict[Path, _Text] = {}
     for place, frame in enumerate(frames):
@@ -53,7 +57,9 @@ def without_pieces(frames: tuple[Frame, ...], redactor: Redactor) -> tuple[Frame
             text.joined += data
     changed = {place for text in texts.values() for place in _cleared(text, redactor)}
     return tuple(
-        Frame(frame.number, frame.offset_ms, json.dumps(values[place], separators=(",", ":")).encode(), frame.event) if place in changed else frame
+        Frame(frame.number, frame.offset_ms, json.dumps(values[place], separators=(",", ":")).encode(), frame.event)
+        if place in changed
+        else frame
         for place, frame in enumerate(frames)
     )
 

@@ -48,7 +48,9 @@ def rules_for(profile: Profile, request: Request, *, moonshot_stream: bool = Fal
 
 
 class _Same:
-    """A profile as a key that is equal to itself alone: a profile is frozen, and comparing its fields costs more than the levels."""
+    """A profile as a key that is equal to itself alone: a profile is frozen, and comparing its fields costs more than
+    the levels.
+    """
 
     __slots__ = ("profile",)
 
@@ -69,15 +71,29 @@ def _levels(same: _Same, moonshot_stream: bool) -> Mapping[str, Level]:
 
 
 class Rules:
-    """One fold over all sections for one exchange: ``head``, ``feed`` per frame, ``stream`` at a stream's end, ``finish``.
+    """One fold over all sections for one exchange: ``head``, ``feed`` per frame, ``stream`` at a stream's end,
+    ``finish``.
 
     Frames that equal the one before but for one text may be appended to the slot that ``steady`` gives.
     """
 
     __slots__ = (
-        "_context", "_deltas", "_envelope", "_errors", "_finishes", "_formats", "_heuristics", "_ids", "_logprobs", "_sink", "_slot",
-        "_streams", "_texts", "_tools", "_usages",
-    )  # fmt: skip
+        "_context",
+        "_deltas",
+        "_envelope",
+        "_errors",
+        "_finishes",
+        "_formats",
+        "_heuristics",
+        "_ids",
+        "_logprobs",
+        "_sink",
+        "_slot",
+        "_streams",
+        "_texts",
+        "_tools",
+        "_usages",
+    )
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -107,7 +123,9 @@ class Rules:
         self._streams.head(next((value for name, value in headers if name == "content-type"), ""))
 
     def feed(self, frame: Frame, parsed: object) -> None:
-        """One event with its parsed data (``kvv.protocol.json_text``), or the whole body when ``frame.event`` is "body"."""
+        """One event with its parsed data (``kvv.protocol.json_text``), or the whole body when ``frame.event`` is
+        "body".
+        """
         context = self._context
         if frame.event == "body":
             context.body_frame = frame
@@ -140,7 +158,12 @@ class Rules:
         """
         context = self._context
         self._slot = None
-        if len(context.choices) != 1 or context.done is not None or context.error_frame is not None or context.asked.logprobs:
+        if (
+            len(context.choices) != 1
+            or context.done is not None
+            or context.error_frame is not None
+            or context.asked.logprobs
+        ):
             return None
         track = next(iter(context.choices.values()))
         if track.finishes:
@@ -161,7 +184,9 @@ class Rules:
         self._streams.events(events)
 
     def finish(self, observation: Observation, fault: Fault | None) -> tuple[Finding, ...]:
-        """Everything found. After a fault or an error object nothing is held against the answer for being incomplete."""
+        """Everything found. After a fault or an error object nothing is held against the answer for being
+        incomplete.
+        """
         context = self._context
         complete = fault is None and context.status == 200 and observation.error is None
         self._texts.finish(observation)
@@ -171,7 +196,14 @@ class Rules:
             self._usages.finish(observation, complete)
             self._ids.finish(observation, complete)
             if not context.misplaced:
-                for section in (self._envelope, self._tools, self._finishes, self._logprobs, self._formats, self._heuristics):
+                for section in (
+                    self._envelope,
+                    self._tools,
+                    self._finishes,
+                    self._logprobs,
+                    self._formats,
+                    self._heuristics,
+                ):
                     section.finish(observation, complete)
         return self._sink.findings(RULES)
 

@@ -45,7 +45,9 @@ class Asked:
         self._parts: tuple[bytes, ...] | None = None
 
     def tools(self) -> Mapping[str, bool] | None:
-        """Name of every declared tool, dynamic ones included -> whether it requires an argument; None when that cannot be told."""
+        """Name of every declared tool, dynamic ones included -> whether it requires an argument; None when that cannot
+        be told.
+        """
         if not self.known or not isinstance(self._request.body, Mapping):
             return None
         found: dict[str, bool] = {}
@@ -91,7 +93,10 @@ class Asked:
         return self._parts
 
     def _search(self, text: str) -> bool:
-        needles = {form.encode("utf-8", "surrogatepass") for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])}
+        needles = {
+            form.encode("utf-8", "surrogatepass")
+            for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+        }
         escaped = False
         for part in self._request_parts():
             if any(needle in part for needle in needles):
@@ -109,7 +114,9 @@ class Asked:
     def _declarations(self, body: Mapping[str, Any]) -> Iterable[list[Any] | None]:
         """Lists of tools: the request's own, then those of messages; None for what cannot be read."""
         yield _listing(body.get("tools"))
-        yield _listing([{"function": f} for f in body["functions"]] if isinstance(body.get("functions"), list) else None)
+        yield _listing(
+            [{"function": f} for f in body["functions"]] if isinstance(body.get("functions"), list) else None
+        )
         messages = body.get("messages")
         if isinstance(messages, Fragment):
             messages = [messages]

@@ -11,7 +11,9 @@ from kvv.core import Area, Finding, FindingKind, Frame, Level, Surface
 from kvv.profiles.profile import Profile
 
 OPENAI = "OpenAI API reference, chat completions: https://platform.openai.com/docs/api-reference/chat"
-OPENAI_STREAM = "OpenAI API reference, chat completion chunks: https://platform.openai.com/docs/api-reference/chat-streaming"
+OPENAI_STREAM = (
+    "OpenAI API reference, chat completion chunks: https://platform.openai.com/docs/api-reference/chat-streaming"
+)
 OPENAI_TOOLS = "OpenAI function calling guide: https://platform.openai.com/docs/guides/function-calling"
 WHATWG = "WHATWG HTML, server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html"
 RFC8259 = "RFC 8259: https://www.rfc-editor.org/rfc/rfc8259"
@@ -153,7 +155,16 @@ class Sink:
     def on(self, rule: str) -> bool:
         return rule in self._levels
 
-    def hit(self, rule: str, frame: Frame | None, message: str, *, excerpt: str | None = None, cap: Level | None = None, times: int = 1) -> None:
+    def hit(
+        self,
+        rule: str,
+        frame: Frame | None,
+        message: str,
+        *,
+        excerpt: str | None = None,
+        cap: Level | None = None,
+        times: int = 1,
+    ) -> None:
         """Object, unless the rule is off. ``cap`` lowers a must to it where the evidence is weaker than the rule."""
         level = self._levels.get(rule)
         if level is None:
@@ -179,7 +190,9 @@ class Sink:
         for (rule, level), found in self._found.items():
             info = rules[rule]
             for number, (frame, message, excerpt) in enumerate(found.shown):
-                more = f" ({found.count} times in this answer)" if number == 0 and found.count > len(found.shown) else ""
+                more = (
+                    f" ({found.count} times in this answer)" if number == 0 and found.count > len(found.shown) else ""
+                )
                 made.append(
                     Finding(
                         rule=rule,
@@ -196,7 +209,9 @@ class Sink:
 
     def objected(self) -> Iterable[Frame]:
         """The frames that findings point at, each once, in order."""
-        frames = {frame.number: frame for found in self._found.values() for frame, _, _ in found.shown if frame is not None}
+        frames = {
+            frame.number: frame for found in self._found.values() for frame, _, _ in found.shown if frame is not None
+        }
         return [frames[number] for number in sorted(frames)]
 
 

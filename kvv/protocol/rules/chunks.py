@@ -20,66 +20,120 @@ def _both(*numbers: str) -> str:
 
 RULES = (
     _rule(
-        id="chunk/id", level=MUST, causes=("C14",), p0=True, source=_both("P0.7"),
+        id="chunk/id",
+        level=MUST,
+        causes=("C14",),
+        p0=True,
+        source=_both("P0.7"),
         requirement="Every completion object MUST carry a non-empty string `id`.",
     ),
     _rule(
-        id="chunk/id-constant", level=MUST, causes=("C12",), source=_both("P1.3"),
+        id="chunk/id-constant",
+        level=MUST,
+        causes=("C12",),
+        source=_both("P1.3"),
         requirement="All chunks of an answer with one choice MUST carry the same `id`.",
     ),
     _rule(
-        id="chunk/object", level=MUST, causes=("C16",), p0=True, source=_both("P0.7"),
+        id="chunk/object",
+        level=MUST,
+        causes=("C16",),
+        p0=True,
+        source=_both("P0.7"),
         requirement="`object` MUST be chat.completion.chunk in a stream and chat.completion in a body.",
     ),
     _rule(
-        id="chunk/created", level=MUST, p0=True, source=_both("P0.7", "P1.4"),
+        id="chunk/created",
+        level=MUST,
+        p0=True,
+        source=_both("P0.7", "P1.4"),
         requirement="Every completion object MUST carry an integer `created`.",
     ),
     _rule(
-        id="chunk/created-constant", level=SHOULD, kind=DIFFERS, causes=("C13",), source=_both("P1.3"),
+        id="chunk/created-constant",
+        level=SHOULD,
+        kind=DIFFERS,
+        causes=("C13",),
+        source=_both("P1.3"),
         requirement="All chunks of an answer SHOULD carry the same `created`.",
     ),
     _rule(
-        id="chunk/model", level=MUST, p0=True, source=_both("P0.7"),
+        id="chunk/model",
+        level=MUST,
+        p0=True,
+        source=_both("P0.7"),
         requirement="Every completion object MUST carry a non-empty string `model`.",
     ),
     _rule(
-        id="chunk/model-constant", level=SHOULD, kind=DIFFERS, source=stream_rule("P1.3", "P1.14"),
+        id="chunk/model-constant",
+        level=SHOULD,
+        kind=DIFFERS,
+        source=stream_rule("P1.3", "P1.14"),
         requirement="All chunks of an answer SHOULD name the same `model`.",
     ),
     _rule(
-        id="chunk/choices", level=MUST, causes=("I03",), p0=True, source=OPENAI,
+        id="chunk/choices",
+        level=MUST,
+        causes=("I03",),
+        p0=True,
+        source=OPENAI,
         requirement="Every completion object MUST carry a list `choices`; in a body it MUST NOT be empty.",
     ),
     _rule(
-        id="chunk/empty-choices", level=SHOULD, causes=("C10",), source=_both("P0.8"),
+        id="chunk/empty-choices",
+        level=SHOULD,
+        causes=("C10",),
+        source=_both("P0.8"),
         requirement="A chunk after the first with empty `choices` SHOULD carry usage.",
     ),
     _rule(
-        id="chunk/one-choice", level=SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, p0=True, source=stream_rule("P0.8"),
+        id="chunk/one-choice",
+        level=SHOULD,
+        kind=DIFFERS,
+        scope=Scope.KIMI_STREAM,
+        p0=True,
+        source=stream_rule("P0.8"),
         requirement="A chunk SHOULD carry exactly one choice, unless it is the usage chunk.",
     ),
     _rule(
-        id="chunk/choice-index", level=MUST, causes=("C15",), p0=True, source=_both("P0.8"),
+        id="chunk/choice-index",
+        level=MUST,
+        causes=("C15",),
+        p0=True,
+        source=_both("P0.8"),
         requirement="Every choice MUST carry an integer `index` from 0 to n-1.",
     ),
     _rule(
-        id="chunk/delta", level=MUST, p0=True, source=_both("P0.8"),
+        id="chunk/delta",
+        level=MUST,
+        p0=True,
+        source=_both("P0.8"),
         requirement="Every choice MUST carry an object: `delta` in a chunk, `message` in a body.",
     ),
     _rule(
-        id="chunk/finish-key", level=MUST, causes=("C09",), p0=True, source=_both("P0.8"),
+        id="chunk/finish-key",
+        level=MUST,
+        causes=("C09",),
+        p0=True,
+        source=_both("P0.8"),
         requirement="Every choice MUST carry the key `finish_reason`, null until the end.",
     ),
     _rule(
-        id="chunk/message", level=SHOULD, kind=DIFFERS, causes=("C15",), source=OPENAI_STREAM,
+        id="chunk/message",
+        level=SHOULD,
+        kind=DIFFERS,
+        causes=("C15",),
+        source=OPENAI_STREAM,
         requirement="A choice SHOULD NOT carry `message` in a stream nor `delta` in a body.",
     ),
     _rule(
-        id="chunk/choice-count", level=MUST, p0=True, source=_both("P0.16"),
+        id="chunk/choice-count",
+        level=MUST,
+        p0=True,
+        source=_both("P0.16"),
         requirement="An answer MUST have `n` choices.",
     ),
-)  # fmt: skip
+)
 
 #: keys by which Azure marks its own frames: filter results come with empty id, object and model, and without a delta
 _FILTER_KEYS = ("prompt_filter_results", "prompt_annotations")
@@ -104,12 +158,20 @@ class Envelope:
     def feed(self, frame: Frame, body: dict[str, Any]) -> list[Any] | None:
         """The choices to look into; None when this is not a completion's envelope."""
         choices = body.get("choices")
-        ordinary = choices.__class__ is list and len(choices) == 1 and choices[0].__class__ is dict and "delta" in choices[0]
+        ordinary = (
+            choices.__class__ is list and len(choices) == 1 and choices[0].__class__ is dict and "delta" in choices[0]
+        )
         if not ordinary and self._is_filter_frame(body, choices):
             return None
         id, created, model = body.get("id"), body.get("created"), body.get("model")
         # one comparison while nothing changes; the first frame, and any that differs, goes the long way
-        if id != self._id or created != self._created or model != self._model or id is None or body.get("object") != self._object:
+        if (
+            id != self._id
+            or created != self._created
+            or model != self._model
+            or id is None
+            or body.get("object") != self._object
+        ):
             self._identify(frame, body, id, created, model)
         context = self._context
         context.objects += 1
@@ -126,7 +188,9 @@ class Envelope:
         context = self._context
         index = choice.get("index")
         if index.__class__ is not int or not 0 <= index < context.asked.n:
-            self._sink.hit("chunk/choice-index", frame, f"a choice's index is {index!r:.80}, with n = {context.asked.n}")
+            self._sink.hit(
+                "chunk/choice-index", frame, f"a choice's index is {index!r:.80}, with n = {context.asked.n}"
+            )
             # one choice is meant where one was asked for; what it lacks at the end is then the index's fault
             context.misplaced = True
             index = 0 if context.asked.n == 1 else index if index.__class__ is int else None
@@ -192,4 +256,8 @@ class Envelope:
         if not choices:
             return any(key in body for key in _FILTER_KEYS)
         first = choices[0]
-        return "delta" not in first and any(key in first for key in _CHOICE_FILTER_KEYS) if isinstance(first, dict) else False
+        return (
+            "delta" not in first and any(key in first for key in _CHOICE_FILTER_KEYS)
+            if isinstance(first, dict)
+            else False
+        )

@@ -11,66 +11,115 @@ from kvv.protocol.rules.base import BREAKS, DIFFERS, OPENAI, OPENAI_STREAM, Rule
 from kvv.protocol.rules.track import ChoiceTrack, Context
 
 _rule = partial(RuleInfo, area=Area.STREAMING, kind=BREAKS, section="deltas")
-_kimi = partial(RuleInfo, area=Area.STREAMING, level=Level.SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, section="deltas")
+_kimi = partial(
+    RuleInfo, area=Area.STREAMING, level=Level.SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, section="deltas"
+)
 MUST, SHOULD = Level.MUST, Level.SHOULD
 RULES = (
     _rule(
-        id="delta/role-first", level=MUST, causes=("C01", "C03"), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.9')}",
+        id="delta/role-first",
+        level=MUST,
+        causes=("C01", "C03"),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.9')}",
         requirement="Each choice MUST name the role assistant before or with its first text or tool call.",
     ),
     _rule(
-        id="delta/role-value", level=MUST, source=OPENAI,
+        id="delta/role-value",
+        level=MUST,
+        source=OPENAI,
         requirement="A role, where it is sent, MUST be assistant.",
     ),
     _rule(
-        id="delta/role-once", level=SHOULD, kind=DIFFERS, source=stream_rule("P1.6"),
+        id="delta/role-once",
+        level=SHOULD,
+        kind=DIFFERS,
+        source=stream_rule("P1.6"),
         requirement="The role SHOULD be sent once per choice: accumulating clients join its repeats.",
     ),
     _rule(
-        id="delta/content-type", level=MUST, p0=True, source=f"{OPENAI}; {stream_rule('P0.10')}",
+        id="delta/content-type",
+        level=MUST,
+        p0=True,
+        source=f"{OPENAI}; {stream_rule('P0.10')}",
         requirement="`content` MUST be a string or null.",
     ),
     _rule(
-        id="delta/reasoning-type", area=Area.REASONING, level=MUST, p0=True, source=stream_rule("P0.12") + f"; {OPENAI}",
+        id="delta/reasoning-type",
+        area=Area.REASONING,
+        level=MUST,
+        p0=True,
+        source=stream_rule("P0.12") + f"; {OPENAI}",
         requirement="`reasoning_content`, where it is sent, MUST be a string or null.",
     ),
     _rule(
-        id="delta/reasoning-field", area=Area.REASONING, level=SHOULD, kind=DIFFERS, scope=Scope.THINKING, source="the profile's thinking.fields",
+        id="delta/reasoning-field",
+        area=Area.REASONING,
+        level=SHOULD,
+        kind=DIFFERS,
+        scope=Scope.THINKING,
+        source="the profile's thinking.fields",
         requirement="Reasoning SHOULD come in a field that the model's clients know.",
     ),
     _kimi(
-        id="delta/null", causes=("C03",), p0=True, source=stream_rule("P0.10", "P0.12"),
+        id="delta/null",
+        causes=("C03",),
+        p0=True,
+        source=stream_rule("P0.10", "P0.12"),
         requirement="A delta SHOULD leave out what it does not carry, not send it as null.",
     ),
     _kimi(
-        id="delta/one-kind", causes=("C32",), p0=True, source=stream_rule("mutual exclusion"),
+        id="delta/one-kind",
+        causes=("C32",),
+        p0=True,
+        source=stream_rule("mutual exclusion"),
         requirement="A chunk SHOULD carry only one of content, reasoning and tool calls.",
     ),
     _kimi(
-        id="delta/first-finish", p0=True, source=stream_rule("P0.9"),
+        id="delta/first-finish",
+        p0=True,
+        source=stream_rule("P0.9"),
         requirement="The first chunk of a choice SHOULD have finish_reason null.",
     ),
     _kimi(
-        id="delta/first-content", source=stream_rule("P1.5"),
+        id="delta/first-content",
+        source=stream_rule("P1.5"),
         requirement="The first delta of a choice SHOULD carry the key `content`, empty or null.",
     ),
     _kimi(
-        id="delta/boundary", area=Area.REASONING, source=stream_rule("P1.7"),
-        requirement='Exactly one chunk with reasoning_content "" SHOULD mark the end of reasoning, and none come after.',
+        id="delta/boundary",
+        area=Area.REASONING,
+        source=stream_rule("P1.7"),
+        requirement=(
+            'Exactly one chunk with reasoning_content "" SHOULD mark the end of reasoning, and none come after.'
+        ),
     ),
     _rule(
-        id="delta/contiguous", area=Area.REASONING, level=SHOULD, kind=DIFFERS, scope=Scope.PHASES, source=stream_rule("P1.7", "P1.9"),
+        id="delta/contiguous",
+        area=Area.REASONING,
+        level=SHOULD,
+        kind=DIFFERS,
+        scope=Scope.PHASES,
+        source=stream_rule("P1.7", "P1.9"),
         requirement="Reasoning, content and tool calls SHOULD each come in one piece, in this order.",
     ),
     _kimi(
-        id="delta/end-empty", source=stream_rule("P1.10", "P1.12"),
+        id="delta/end-empty",
+        source=stream_rule("P1.10", "P1.12"),
         requirement="The chunk with finish_reason SHOULD have an empty delta.",
     ),
     _rule(
-        id="delta/token-ids", level=Level.MAY, kind=DIFFERS, scope=Scope.KIMI_STREAM, p0=True, source=stream_rule("P0.5"),
-        requirement="With stream_options.include_internal_content every increment MAY carry delta.internal_content.token_ids.",
+        id="delta/token-ids",
+        level=Level.MAY,
+        kind=DIFFERS,
+        scope=Scope.KIMI_STREAM,
+        p0=True,
+        source=stream_rule("P0.5"),
+        requirement=(
+            "With stream_options.include_internal_content every increment MAY carry delta.internal_content.token_ids."
+        ),
     ),
-)  # fmt: skip
+)
 
 _ORDER = {"": 0, "reasoning": 1, "content": 2, "tools": 3}
 _NULLABLE = ("content", "role", "tool_calls", *REASONING_FIELDS)
@@ -104,7 +153,9 @@ class Deltas:
             if phase != track.phase:
                 self._turn(frame, track, phase)
             if phase != "tools" and ((content and reasoning) or calls):
-                self._sink.hit("delta/one-kind", frame, "a chunk carries more than one of content, reasoning and tool calls")
+                self._sink.hit(
+                    "delta/one-kind", frame, "a chunk carries more than one of content, reasoning and tool calls"
+                )
         if self._kimi:
             self._kimi_stream(frame, track, delta, finish, carries)
         if carries and self._asked.token_ids:
@@ -157,13 +208,21 @@ class Deltas:
         if self._phases and _ORDER[phase] < _ORDER[track.phase]:
             self._sink.hit("delta/contiguous", frame, f"{phase} comes after {track.phase}")
         if self._kimi and track.phase == "reasoning" and phase == "content" and track.boundaries != 1:
-            self._sink.hit("delta/boundary", frame, f"{track.boundaries} empty reasoning_content chunks stand between reasoning and content, not 1")
+            self._sink.hit(
+                "delta/boundary",
+                frame,
+                f"{track.boundaries} empty reasoning_content chunks stand between reasoning and content, not 1",
+            )
         track.phase = phase
 
-    def _kimi_stream(self, frame: Frame, track: ChoiceTrack, delta: dict[str, Any], finish: object, carries: bool) -> None:
+    def _kimi_stream(
+        self, frame: Frame, track: ChoiceTrack, delta: dict[str, Any], finish: object, carries: bool
+    ) -> None:
         first = track.deltas == 0
         if self._null and None in delta.values():
-            nulls = [key for key in _NULLABLE if key in delta and delta[key] is None and not (first and key == "content")]
+            nulls = [
+                key for key in _NULLABLE if key in delta and delta[key] is None and not (first and key == "content")
+            ]
             if nulls:
                 self._sink.hit("delta/null", frame, f"{', '.join(nulls)} sent as null")
         if first:
@@ -177,7 +236,11 @@ class Deltas:
             elif track.phase:
                 self._sink.hit("delta/boundary", frame, f"an empty reasoning_content comes in the {track.phase} phase")
         if finish is not None and delta and not first:
-            self._sink.hit("delta/end-empty", frame, f"the chunk with finish_reason carries {', '.join(sorted(map(str, delta)))[:100]}")
+            self._sink.hit(
+                "delta/end-empty",
+                frame,
+                f"the chunk with finish_reason carries {', '.join(sorted(map(str, delta)))[:100]}",
+            )
 
     def _token_ids(self, frame: Frame, delta: dict[str, Any]) -> None:
         inner = delta.get("internal_content")

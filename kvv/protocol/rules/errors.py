@@ -12,26 +12,48 @@ _rule = partial(RuleInfo, area=Area.ERRORS, kind=BREAKS, section="errors")
 _SHAPE = "{error: {message, type}}"
 RULES = (
     _rule(
-        id="errors/in-200", level=Level.MUST, causes=("C23", "I02"), p0=True, source=f"{OPENAI}; {stream_rule('P0.17', 'P1.16')}",
-        requirement="A request that fails before its first token MUST be answered with an error status, not with 200 and an error object.",
+        id="errors/in-200",
+        level=Level.MUST,
+        causes=("C23", "I02"),
+        p0=True,
+        source=f"{OPENAI}; {stream_rule('P0.17', 'P1.16')}",
+        requirement=(
+            "A request that fails before its first token MUST be answered with an error status, not with 200 and an"
+            " error object."
+        ),
     ),
     _rule(
-        id="errors/after-content", level=Level.SHOULD, causes=("I05", "I07"), source=stream_rule("P1.16"),
+        id="errors/after-content",
+        level=Level.SHOULD,
+        causes=("I05", "I07"),
+        source=stream_rule("P1.16"),
         requirement="A stream that has begun SHOULD NOT end in an error event.",
     ),
     _rule(
-        id="errors/envelope", level=Level.SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, p0=True, source=f"{OPENAI}; {stream_rule('P0.17')}",
+        id="errors/envelope",
+        level=Level.SHOULD,
+        kind=DIFFERS,
+        scope=Scope.KIMI_STREAM,
+        p0=True,
+        source=f"{OPENAI}; {stream_rule('P0.17')}",
         requirement=f"The body of a refusal SHOULD be {_SHAPE}.",
     ),
     _rule(
-        id="errors/json", level=Level.SHOULD, causes=("I08",), p0=True, source=f"{OPENAI}; {stream_rule('P0.17')}",
+        id="errors/json",
+        level=Level.SHOULD,
+        causes=("I08",),
+        p0=True,
+        source=f"{OPENAI}; {stream_rule('P0.17')}",
         requirement="The body of a 400, 404, 422 or 429 SHOULD be one JSON object, not an event stream and not HTML.",
     ),
     _rule(
-        id="errors/message", level=Level.SHOULD, causes=("E06", "I04"), source=OPENAI,
+        id="errors/message",
+        level=Level.SHOULD,
+        causes=("E06", "I04"),
+        source=OPENAI,
         requirement="An error object SHOULD carry a message that is not empty.",
     ),
-)  # fmt: skip
+)
 
 _REFUSALS = frozenset({400, 404, 422, 429})
 
@@ -49,7 +71,11 @@ class Errors:
         context.error_frame = context.error_frame or frame
         begun = any(track.phase or track.finishes for track in context.choices.values())
         rule = "errors/after-content" if begun else "errors/in-200"
-        self._sink.hit(rule, frame, "an error event ends a stream that had begun" if begun else "an error object comes with status 200")
+        self._sink.hit(
+            rule,
+            frame,
+            "an error event ends a stream that had begun" if begun else "an error object comes with status 200",
+        )
 
     def finish(self, observation: Observation) -> None:
         status, error = self._context.status, observation.error

@@ -12,10 +12,16 @@ from kvv.protocol.rules.track import Context
 _rule = partial(RuleInfo, area=Area.RESPONSE_FORMAT, kind=BREAKS, section="response format")
 RULES = (
     _rule(
-        id="format/json", level=Level.MUST, causes=("E01", "E02", "E05", "E09"), scope=Scope.JSON_OBJECT, source=OPENAI,
-        requirement="With response_format json_object or json_schema the whole content of a finished answer MUST be JSON text.",
+        id="format/json",
+        level=Level.MUST,
+        causes=("E01", "E02", "E05", "E09"),
+        scope=Scope.JSON_OBJECT,
+        source=OPENAI,
+        requirement=(
+            "With response_format json_object or json_schema the whole content of a finished answer MUST be JSON text."
+        ),
     ),
-)  # fmt: skip
+)
 
 
 class Formats:
@@ -34,6 +40,8 @@ class Formats:
                 continue
             text = choice.answer or ""
             parsed = parse(text.encode("utf-8", "backslashreplace"), depth=1_000)
-            if (isinstance(parsed, Unparsed) and parsed.reason in ("empty", "syntax")) or (isinstance(parsed, Lenient) and parsed.reason == "nan"):
+            if (isinstance(parsed, Unparsed) and parsed.reason in ("empty", "syntax")) or (
+                isinstance(parsed, Lenient) and parsed.reason == "nan"
+            ):
                 what = "empty" if not text.strip() else "no JSON"
                 self._sink.hit("format/json", track.finish_frame, f"the content is {what}", excerpt=text[:300])

@@ -12,41 +12,51 @@ from kvv.protocol.rules.track import ChoiceTrack, Context
 _rule = partial(RuleInfo, area=Area.DEGRADATION, level=Level.SHOULD, kind=DIFFERS, section="heuristics", source=OWN)
 RULES = (
     _rule(
-        id="heuristic/repetition", causes=("E04", "J08"),
+        id="heuristic/repetition",
+        causes=("E04", "J08"),
         requirement="An answer SHOULD NOT end in a passage that repeats itself over and over.",
     ),
     _rule(
-        id="heuristic/junk", causes=("H09", "J12", "J13"),
+        id="heuristic/junk",
+        causes=("H09", "J12", "J13"),
         requirement="An answer SHOULD NOT consist mostly of one character.",
     ),
     _rule(
-        id="heuristic/reasoning-is-answer", area=Area.REASONING, causes=("C32",),
+        id="heuristic/reasoning-is-answer",
+        area=Area.REASONING,
+        causes=("C32",),
         requirement="Reasoning SHOULD NOT equal the answer.",
     ),
     _rule(
-        id="heuristic/answer-in-reasoning", area=Area.REASONING, causes=("A13", "D04", "D09", "D10", "E02"),
+        id="heuristic/answer-in-reasoning",
+        area=Area.REASONING,
+        causes=("A13", "D04", "D09", "D10", "E02"),
         requirement="An answer that finished with stop SHOULD NOT be empty beside its reasoning.",
     ),
     _rule(
-        id="heuristic/empty-answer", causes=("B32", "B33"),
+        id="heuristic/empty-answer",
+        causes=("B32", "B33"),
         requirement="An answer that finished with stop SHOULD carry text or a tool call.",
     ),
     _rule(
-        id="heuristic/breaks-off", causes=("H07",),
+        id="heuristic/breaks-off",
+        causes=("H07",),
         requirement="An answer that finished with stop SHOULD NOT break off in a sentence or in a code block.",
     ),
     _rule(
-        id="heuristic/language-mixing", level=Level.MAY,
+        id="heuristic/language-mixing",
+        level=Level.MAY,
         requirement="An answer in one script MAY be expected not to switch to another within words.",
     ),
-)  # fmt: skip
+)
 
 #: a loop counts when its last passage came this often in a row and covers this many characters
 LOOP_TIMES, LOOP_CHARACTERS = 4, 600
 _LOOP_WINDOW = 8_000
 #: characters looked at, and the share of one of them that makes junk
 _JUNK_WINDOW, _JUNK_SHARE = 20_000, 0.6
-#: three classes of the lowest bytes of characters, about as full as each other in any writing; no blank of Unicode has any of these bytes
+#: three classes of the lowest bytes of characters, about as full as each other in any writing; no blank of Unicode has
+#: any of these bytes
 _CLASSES = (
     b"ehrlmwpbzEHRLMWPBZ0369.-" + bytes(range(161, 193)),
     b"tnsduyfkxTNSDUYFKX147,:[]" + bytes(range(193, 225)),
@@ -77,7 +87,12 @@ class Heuristics:
     def _degenerate(self, track: ChoiceTrack, name: str, text: str) -> None:
         unit = loop_of(text)
         if unit:
-            self._sink.hit("heuristic/repetition", track.finish_frame, f"the {name} ends in a loop of {len(unit)} characters", excerpt=unit[:200])
+            self._sink.hit(
+                "heuristic/repetition",
+                track.finish_frame,
+                f"the {name} ends in a loop of {len(unit)} characters",
+                excerpt=unit[:200],
+            )
             return
         common = mostly_of(text)
         if common:
@@ -88,16 +103,31 @@ class Heuristics:
         hit = self._sink.hit
         if not answer and not choice.tool_calls and not choice.refusal:
             if reasoning:
-                hit("heuristic/answer-in-reasoning", track.finish_frame, "the answer is empty beside its reasoning", excerpt=reasoning[-300:])
+                hit(
+                    "heuristic/answer-in-reasoning",
+                    track.finish_frame,
+                    "the answer is empty beside its reasoning",
+                    excerpt=reasoning[-300:],
+                )
             elif self._context.asked.cap != 1:
                 hit("heuristic/empty-answer", track.finish_frame, "neither text nor a tool call came")
             return
         if len(answer) >= 20 and answer == reasoning:
-            hit("heuristic/reasoning-is-answer", track.finish_frame, "reasoning and answer are the same text", excerpt=answer[:200])
+            hit(
+                "heuristic/reasoning-is-answer",
+                track.finish_frame,
+                "reasoning and answer are the same text",
+                excerpt=answer[:200],
+            )
         if self._context.asked.stops:
             return
         if len(answer) >= 200 and (_BREAK.search(answer[-40:]) or answer.count("```") % 2):
-            hit("heuristic/breaks-off", track.finish_frame, "the answer breaks off, yet finish_reason is stop", excerpt=answer[-200:])
+            hit(
+                "heuristic/breaks-off",
+                track.finish_frame,
+                "the answer breaks off, yet finish_reason is stop",
+                excerpt=answer[-200:],
+            )
         if len(answer) < 100 or answer.isascii() or not self._context.asked.ascii_only:
             return
         mixed = _MIXED.search(answer)
@@ -107,7 +137,9 @@ class Heuristics:
 
 
 def mostly_of(text: str) -> str:
-    """The character that makes up more than 0.6 of the beginning of ``text``, blanks left out; "" when there is none, or it is a digit."""
+    """The character that makes up more than 0.6 of the beginning of ``text``, blanks left out; "" when there is none,
+    or it is a digit.
+    """
     head = text[:_JUNK_WINDOW]
     if len(head) < 40 or _varied(head):
         return ""
@@ -120,10 +152,11 @@ def mostly_of(text: str) -> str:
 
 
 def _varied(head: str) -> bool:
-    """Whether a few counts already prove that no character has the share of junk: without it, each answer costs dozens of them.
+    """Whether a few counts already prove that no character has the share of junk: without it, each answer costs dozens
+    of them.
 
-    A character with more than 0.6 of the letters leaves less than 0.4 to all the others together. So none has when all classes of
-    characters but the fullest hold 0.4: whichever class it is in, the others are too full.
+    A character with more than 0.6 of the letters leaves less than 0.4 to all the others together. So none has when all
+    classes of characters but the fullest hold 0.4: whichever class it is in, the others are too full.
     """
     low = head.encode("ascii") if head.isascii() else head.encode("utf-32-le", "surrogatepass")[::4]
     counts = [len(low) - len(low.translate(None, members)) for members in _CLASSES]

@@ -12,10 +12,13 @@ from kvv.protocol.rules.track import Context
 _rule = partial(RuleInfo, area=Area.STREAMING, level=Level.SHOULD, kind=DIFFERS, section="ids")
 RULES = (
     _rule(
-        id="ids/chat", scope=Scope.CHAT_ID, causes=("C14",), source=stream_rule("P2"),
+        id="ids/chat",
+        scope=Scope.CHAT_ID,
+        causes=("C14",),
+        source=stream_rule("P2"),
         requirement="The completion's id SHOULD have the form that the model's platform gives it.",
     ),
-)  # fmt: skip
+)
 
 
 class Ids:
@@ -27,4 +30,6 @@ class Ids:
     def finish(self, observation: Observation, complete: bool) -> None:
         form = self._context.profile.wire.chat_id
         if form and observation.id and not re.fullmatch(form, observation.id):
-            self._context.sink.hit("ids/chat", self._context.first_frame, f"the id {observation.id!r:.80} is not of the form {form}")
+            self._context.sink.hit(
+                "ids/chat", self._context.first_frame, f"the id {observation.id!r:.80} is not of the form {form}"
+            )

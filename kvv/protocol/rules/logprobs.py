@@ -13,22 +13,40 @@ from kvv.protocol.rules.track import ChoiceTrack, Context
 _rule = partial(RuleInfo, area=Area.DECODING, kind=BREAKS, section="logprobs")
 RULES = (
     _rule(
-        id="logprobs/present", level=Level.MUST, causes=("A16",), scope=Scope.LOGPROBS, source=f"{OPENAI}; {stream_rule('P1.17')}",
+        id="logprobs/present",
+        level=Level.MUST,
+        causes=("A16",),
+        scope=Scope.LOGPROBS,
+        source=f"{OPENAI}; {stream_rule('P1.17')}",
         requirement="With logprobs true an answer with text MUST carry choices[].logprobs.content.",
     ),
     _rule(
-        id="logprobs/shape", level=Level.MUST, source=f"{OPENAI}; {stream_rule('P1.17')}",
-        requirement="Each entry of logprobs.content MUST have a string token, a finite logprob not above 0, and a list top_logprobs.",
+        id="logprobs/shape",
+        level=Level.MUST,
+        source=f"{OPENAI}; {stream_rule('P1.17')}",
+        requirement=(
+            "Each entry of logprobs.content MUST have a string token, a finite logprob not above 0, and a list"
+            " top_logprobs."
+        ),
     ),
     _rule(
-        id="logprobs/coverage", level=Level.SHOULD, kind=DIFFERS, causes=("A16",), scope=Scope.LOGPROBS, source=OPENAI,
+        id="logprobs/coverage",
+        level=Level.SHOULD,
+        kind=DIFFERS,
+        causes=("A16",),
+        scope=Scope.LOGPROBS,
+        source=OPENAI,
         requirement="Every chunk with content SHOULD carry logprobs when some do.",
     ),
     _rule(
-        id="logprobs/first-chunk", level=Level.SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, source=stream_rule("P1.17"),
+        id="logprobs/first-chunk",
+        level=Level.SHOULD,
+        kind=DIFFERS,
+        scope=Scope.KIMI_STREAM,
+        source=stream_rule("P1.17"),
         requirement="The first chunk of a choice SHOULD NOT carry logprobs.",
     ),
-)  # fmt: skip
+)
 
 #: engines round: a probability of one may come as a logprob a hair above 0
 _ROUNDING = 1e-3
@@ -69,7 +87,9 @@ class Logprobs:
         for choice in observation.choices:
             track = self._context.choices.get(choice.index)
             if choice.answer and track is not None and not track.logprobs:
-                self._sink.hit("logprobs/present", track.finish_frame, "no logprobs came, though the request asked for them")
+                self._sink.hit(
+                    "logprobs/present", track.finish_frame, "no logprobs came, though the request asked for them"
+                )
                 return
         if self._bare and self._context.streamed:
             self._sink.hit("logprobs/coverage", self._bare_frame, f"{self._bare} chunks with content carry no logprobs")

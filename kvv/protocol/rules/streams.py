@@ -26,58 +26,95 @@ MUST, SHOULD = Level.MUST, Level.SHOULD
 _OPENAI_PYTHON = "https://github.com/openai/openai-python, openai/_streaming.py"
 RULES = (
     _rule(
-        id="stream/content-type", level=MUST, causes=("C28",), p0=True, source=f"{WHATWG}; {OPENAI_STREAM}; {stream_rule('P0.6')}",
+        id="stream/content-type",
+        level=MUST,
+        causes=("C28",),
+        p0=True,
+        source=f"{WHATWG}; {OPENAI_STREAM}; {stream_rule('P0.6')}",
         requirement="An event stream MUST be labelled text/event-stream.",
     ),
     _rule(
-        id="stream/not-streamed", level=MUST, causes=("C28",), source=OPENAI_STREAM,
+        id="stream/not-streamed",
+        level=MUST,
+        causes=("C28",),
+        source=OPENAI_STREAM,
         requirement="A request with stream true MUST be answered with an event stream.",
     ),
     _rule(
-        id="stream/unasked", level=MUST, source=OPENAI,
+        id="stream/unasked",
+        level=MUST,
+        source=OPENAI,
         requirement="A request without stream true MUST be answered with one JSON body.",
     ),
     _rule(
-        id="stream/json", level=MUST, causes=("C19",), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.6')}",
+        id="stream/json",
+        level=MUST,
+        causes=("C19",),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.6')}",
         requirement="The data of every event MUST be JSON or [DONE].",
     ),
     _rule(
-        id="stream/strict-json", level=MUST, source=f"{RFC8259}",
+        id="stream/strict-json",
+        level=MUST,
+        source=f"{RFC8259}",
         requirement="JSON MUST be UTF-8 without byte order mark, and MUST NOT contain NaN or Infinity.",
     ),
     _rule(
-        id="stream/done", level=MUST, causes=("C24",), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.6', 'P1.2')}",
+        id="stream/done",
+        level=MUST,
+        causes=("C24",),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.6', 'P1.2')}",
         requirement="A stream that ends properly MUST end with the event [DONE].",
     ),
     _rule(
-        id="stream/done-once", level=SHOULD, kind=DIFFERS, source=OPENAI_STREAM,
+        id="stream/done-once",
+        level=SHOULD,
+        kind=DIFFERS,
+        source=OPENAI_STREAM,
         requirement="[DONE] SHOULD come once.",
     ),
     _rule(
-        id="stream/after-done", level=MUST, source=OPENAI_STREAM,
+        id="stream/after-done",
+        level=MUST,
+        source=OPENAI_STREAM,
         requirement="Nothing MUST follow [DONE]: clients have stopped reading.",
     ),
     _rule(
-        id="stream/unterminated", level=SHOULD, source=WHATWG,
+        id="stream/unterminated",
+        level=SHOULD,
+        source=WHATWG,
         requirement="The last event SHOULD end with a blank line: without it the standard drops the event.",
     ),
     _rule(
-        id="stream/empty-event", level=SHOULD, causes=("C20",), source=_OPENAI_PYTHON,
+        id="stream/empty-event",
+        level=SHOULD,
+        causes=("C20",),
+        source=_OPENAI_PYTHON,
         requirement="A stream that sets an event id SHOULD NOT send blank lines without data.",
     ),
     _rule(
-        id="stream/no-chunks", level=MUST, causes=("C24",), source=OPENAI_STREAM,
+        id="stream/no-chunks",
+        level=MUST,
+        causes=("C24",),
+        source=OPENAI_STREAM,
         requirement="A stream MUST carry at least one chunk or an error.",
     ),
     _rule(
-        id="body/content-type", level=SHOULD, kind=DIFFERS, source=f"{RFC8259} section 11",
+        id="body/content-type",
+        level=SHOULD,
+        kind=DIFFERS,
+        source=f"{RFC8259} section 11",
         requirement="A JSON body SHOULD be labelled application/json.",
     ),
     _rule(
-        id="body/strict-json", level=MUST, source=RFC8259,
+        id="body/strict-json",
+        level=MUST,
+        source=RFC8259,
         requirement="A JSON body MUST be UTF-8 without byte order mark, and MUST NOT contain NaN or Infinity.",
     ),
-)  # fmt: skip
+)
 
 
 class Streams:
@@ -129,7 +166,11 @@ class Streams:
     def lenient(self, frame: Frame, reason: str) -> None:
         if reason in ("nan", "not-utf8", "byte-order-mark"):
             rule = "stream/strict-json" if self._context.streamed else "body/strict-json"
-            self._sink.hit(rule, frame, {"nan": "NaN or Infinity", "not-utf8": "bytes that are no UTF-8"}.get(reason, "a byte order mark"))
+            self._sink.hit(
+                rule,
+                frame,
+                {"nan": "NaN or Infinity", "not-utf8": "bytes that are no UTF-8"}.get(reason, "a byte order mark"),
+            )
 
     def events(self, events: EventStream) -> None:
         self._events = events
@@ -140,9 +181,16 @@ class Streams:
         if context.status != 200:
             return
         if left.strip() and complete:
-            self._sink.hit("stream/unterminated", None, "the last event has no blank line behind it", excerpt=excerpt_of(left))
+            self._sink.hit(
+                "stream/unterminated", None, "the last event has no blank line behind it", excerpt=excerpt_of(left)
+            )
         if events is not None and events.empty_after_id:
-            self._sink.hit("stream/empty-event", context.first_frame, "blank lines without data come after an id", times=events.empty_after_id)
+            self._sink.hit(
+                "stream/empty-event",
+                context.first_frame,
+                "blank lines without data come after an id",
+                times=events.empty_after_id,
+            )
         if not complete or not context.streamed or (context.first_frame is None and events is None):
             return
         if context.done is None and b"[DONE]" not in left:

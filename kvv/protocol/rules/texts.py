@@ -21,26 +21,47 @@ _CARD = "the model's published tokenizer and chat template"
 RULES = (
     _rule(
         # an engine can only replace the bytes that an untrained model really made
-        id="text/replacement", area=Area.STREAMING, level=MUST, engine=SHOULD, p0=True, source=f"{RFC8259} section 8.1; {stream_rule('P0.11')}",
+        id="text/replacement",
+        area=Area.STREAMING,
+        level=MUST,
+        engine=SHOULD,
+        p0=True,
+        source=f"{RFC8259} section 8.1; {stream_rule('P0.11')}",
         requirement="Text MUST NOT contain U+FFFD, the mark of a broken character, unless the request does.",
     ),
     _rule(
-        id="text/lone-surrogate", area=Area.STREAMING, level=MUST, p0=True, source=f"{RFC8259} section 8.2; {stream_rule('P0.11')}",
+        id="text/lone-surrogate",
+        area=Area.STREAMING,
+        level=MUST,
+        p0=True,
+        source=f"{RFC8259} section 8.2; {stream_rule('P0.11')}",
         requirement="Text MUST NOT contain half of a surrogate pair.",
     ),
     _rule(
-        id="leak/special", area=Area.STREAMING, level=MUST, causes=("B54", "D14"), source=f"{_CARD}; {KVV}",
+        id="leak/special",
+        area=Area.STREAMING,
+        level=MUST,
+        causes=("B54", "D14"),
+        source=f"{_CARD}; {KVV}",
         requirement="The model's special tokens MUST NOT reach the client as text, unless the request holds them.",
     ),
     _rule(
-        id="leak/tools", area=Area.TOOLS, level=MUST, causes=("B01", "B11", "B31", "B54", "B55", "B60"), source=f"{_CARD}; {KVV}",
+        id="leak/tools",
+        area=Area.TOOLS,
+        level=MUST,
+        causes=("B01", "B11", "B31", "B54", "B55", "B60"),
+        source=f"{_CARD}; {KVV}",
         requirement="The model's tool-call markers MUST NOT reach the client as text, unless the request holds them.",
     ),
     _rule(
-        id="leak/think", area=Area.REASONING, level=MUST, causes=("D06", "D09", "D10"), source=f"{_CARD}; {KVV}",
+        id="leak/think",
+        area=Area.REASONING,
+        level=MUST,
+        causes=("D06", "D09", "D10"),
+        source=f"{_CARD}; {KVV}",
         requirement="The model's think tags MUST NOT reach the client as text, unless the request holds them.",
     ),
-)  # fmt: skip
+)
 
 BATCH = 64
 #: characters shown before what was found
@@ -57,7 +78,8 @@ class _Compiled:
     groups: Mapping[str, str]
     #: one expression for all markers; of several at one place it finds the longest
     pattern: re.Pattern[str] | None
-    #: how markers begin, first characters then the first two: a text with none of these has no marker, and is not searched
+    #: how markers begin, first characters then the first two: a text with none of these has no marker, and is not
+    #: searched
     firsts: tuple[str, ...]
     starts: tuple[str, ...]
     #: as far back as a cut marker or an excerpt may reach, so that neither depends on where a batch ended
@@ -71,7 +93,9 @@ def _compiled(special: tuple[str, ...], tools: tuple[str, ...], think: tuple[str
     groups = dict.fromkeys(special, "special") | dict.fromkeys(tools, "tools") | dict.fromkeys(think, "think")
     groups.pop("", None)
     markers = sorted(groups, key=len, reverse=True)
-    longer = {marker: [len(other) for other in markers if other != marker and other.startswith(marker)] for marker in markers}
+    longer = {
+        marker: [len(other) for other in markers if other != marker and other.startswith(marker)] for marker in markers
+    }
     return _Compiled(
         groups=groups,
         pattern=re.compile(_expression(markers)) if markers else None,
@@ -83,7 +107,9 @@ def _compiled(special: tuple[str, ...], tools: tuple[str, ...], think: tuple[str
 
 
 def _expression(words: Iterable[str]) -> str:
-    """Matches the longest of the words at a place, by common beginnings: markup that only begins like a marker is cheap to pass."""
+    """Matches the longest of the words at a place, by common beginnings: markup that only begins like a marker is cheap
+    to pass.
+    """
     after: dict[str, list[str]] = {}
     for word in words:
         after.setdefault(word[:1], []).append(word[1:])
@@ -125,8 +151,11 @@ class Texts:
         self._context = context
         self._sink = context.sink
         markers = context.profile.markers
-        self._markers = _compiled(markers.special, markers.tools, () if context.profile.thinking.inline else markers.think)
-        #: U+FFFD seen: slot, position in its text, frame, excerpt; judged at the end, where it is known whether the text was cut
+        self._markers = _compiled(
+            markers.special, markers.tools, () if context.profile.thinking.inline else markers.think
+        )
+        #: U+FFFD seen: slot, position in its text, frame, excerpt; judged at the end, where it is known whether the
+        #: text was cut
         self._broken: list[tuple[TextSlot, int, Frame, str]] = []
 
     def add(self, slot: TextSlot, frame: Frame, text: str) -> None:
@@ -142,7 +171,9 @@ class Texts:
         self.scan(slot)
 
     def scan(self, slot: TextSlot, *, last: bool = True) -> None:
-        """Look through what was added since the last scan. ``last``: no more may come that would make a longer marker of one at the end."""
+        """Look through what was added since the last scan. ``last``: no more may come that would make a longer marker
+        of one at the end.
+        """
         if not slot.texts:
             return
         held = 0 if last else self._held_back(slot)
@@ -207,7 +238,9 @@ class Texts:
         joined, slot = batch.joined, batch.slot
         at = joined.find("\ufffd", batch.tail)
         while at >= 0 and len(self._broken) < 1_000:
-            self._broken.append((slot, slot.seen + at - batch.tail, batch.frame_at(at), joined[max(0, at - _BEFORE) : at + 1]))
+            self._broken.append(
+                (slot, slot.seen + at - batch.tail, batch.frame_at(at), joined[max(0, at - _BEFORE) : at + 1])
+            )
             at = joined.find("\ufffd", at + 1)
 
     def _leak(self, batch: _Batch, match: re.Match[str]) -> None:

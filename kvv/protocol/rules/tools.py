@@ -26,111 +26,198 @@ from kvv.protocol.rules.track import CallTrack, ChoiceTrack, Context
 
 _rule = partial(RuleInfo, area=Area.TOOLS, kind=BREAKS, section="tool calls")
 _choice = partial(RuleInfo, area=Area.TOOL_CHOICE, kind=BREAKS, section="tool calls")
-_kimi = partial(RuleInfo, area=Area.TOOLS, level=Level.SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, section="tool calls")
+_kimi = partial(
+    RuleInfo, area=Area.TOOLS, level=Level.SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, section="tool calls"
+)
 MUST, SHOULD = Level.MUST, Level.SHOULD
 RULES = (
     _rule(
-        id="tools/shape", level=MUST, source=OPENAI,
+        id="tools/shape",
+        level=MUST,
+        source=OPENAI,
         requirement="`tool_calls` MUST be a list of objects, each with an object `function`.",
     ),
     _rule(
-        id="tools/empty-list", level=SHOULD, kind=DIFFERS, causes=("B52",), source=OPENAI,
+        id="tools/empty-list",
+        level=SHOULD,
+        kind=DIFFERS,
+        causes=("B52",),
+        source=OPENAI,
         requirement="A message or delta without tool calls SHOULD leave `tool_calls` out, not send an empty list.",
     ),
     _rule(
-        id="tools/index", level=MUST, causes=("B21",), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.3', 'P0.13')}",
+        id="tools/index",
+        level=MUST,
+        causes=("B21",),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.3', 'P0.13')}",
         requirement="Every tool-call delta MUST carry an integer `index`.",
     ),
     _rule(
-        id="tools/index-order", level=MUST, causes=("B12", "B58"), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.14')}",
+        id="tools/index-order",
+        level=MUST,
+        causes=("B12", "B58"),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.14')}",
         requirement="Tool-call indexes MUST count 0, 1, 2... within one answer.",
     ),
     _rule(
-        id="tools/index-reused", level=MUST, causes=("B19", "B57"), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.14')}",
+        id="tools/index-reused",
+        level=MUST,
+        causes=("B19", "B57"),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.14')}",
         requirement="A second tool call MUST NOT reuse the index of another.",
     ),
     _rule(
-        id="tools/id", level=MUST, causes=("B57",), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.13')}",
+        id="tools/id",
+        level=MUST,
+        causes=("B57",),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.13')}",
         requirement="Every tool call MUST carry a non-empty string `id`, in a stream with its first chunk.",
     ),
     _rule(
-        id="tools/id-distinct", level=MUST, causes=("B57",), source=OPENAI_TOOLS,
+        id="tools/id-distinct",
+        level=MUST,
+        causes=("B57",),
+        source=OPENAI_TOOLS,
         requirement="The ids of one answer's tool calls MUST be distinct.",
     ),
     _rule(
-        id="tools/name", level=MUST, causes=("B23", "B09"), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.13')}",
+        id="tools/name",
+        level=MUST,
+        causes=("B23", "B09"),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.13')}",
         requirement="Every tool call MUST carry a non-empty function name, in a stream with its first chunk.",
     ),
     _rule(
-        id="tools/name-once", level=MUST, causes=("B22",), p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.3')}",
+        id="tools/name-once",
+        level=MUST,
+        causes=("B22",),
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.3')}",
         requirement="The function name MUST be sent once: clients join its pieces.",
     ),
     _rule(
-        id="tools/type", level=SHOULD, p0=True, source=f"{OPENAI}; {stream_rule('P0.13')}",
+        id="tools/type",
+        level=SHOULD,
+        p0=True,
+        source=f"{OPENAI}; {stream_rule('P0.13')}",
         requirement="A tool call SHOULD carry type function, in a stream with its first chunk.",
     ),
     _rule(
-        id="tools/arguments-type", level=MUST, source=OPENAI,
+        id="tools/arguments-type",
+        level=MUST,
+        source=OPENAI,
         requirement="`function.arguments` MUST be a string.",
     ),
     _rule(
-        id="tools/arguments-json", level=MUST, causes=("B36", "B44", "B58", "I12", "J10"), p0=True, source=f"{KVV}; {stream_rule('P0.14')}",
+        id="tools/arguments-json",
+        level=MUST,
+        causes=("B36", "B44", "B58", "I12", "J10"),
+        p0=True,
+        source=f"{KVV}; {stream_rule('P0.14')}",
         requirement="The joined arguments MUST be JSON text, unless the answer was cut by its length.",
     ),
     _rule(
-        id="tools/arguments-object", level=MUST, causes=("B35",), source=f"{KVV}; {OPENAI_TOOLS}",
+        id="tools/arguments-object",
+        level=MUST,
+        causes=("B35",),
+        source=f"{KVV}; {OPENAI_TOOLS}",
         requirement="The arguments MUST be a JSON object, not JSON encoded twice.",
     ),
     _rule(
-        id="tools/arguments-escaped", level=SHOULD, kind=DIFFERS, causes=("B42",),
+        id="tools/arguments-escaped",
+        level=SHOULD,
+        kind=DIFFERS,
+        causes=("B42",),
         source="https://github.com/vllm-project/vllm/pull/46308; RFC 8259 section 7 calls both forms equal",
-        requirement="Arguments SHOULD carry letters as they are, not as \\u escapes: those cost tokens when they come back as history.",
+        requirement=(
+            "Arguments SHOULD carry letters as they are, not as \\u escapes: those cost tokens when they come back as"
+            " history."
+        ),
     ),
     _rule(
-        id="tools/known-name", level=SHOULD, kind=DIFFERS, causes=("B37", "B54"), source=KVV,
+        id="tools/known-name",
+        level=SHOULD,
+        kind=DIFFERS,
+        causes=("B37", "B54"),
+        source=KVV,
         requirement="A called function SHOULD be one that the request declares.",
     ),
     _rule(
-        id="tools/unrequested", level=MUST, causes=("B60",), source=OPENAI,
+        id="tools/unrequested",
+        level=MUST,
+        causes=("B60",),
+        source=OPENAI,
         requirement="An answer MUST NOT call tools when the request declares none.",
     ),
     _choice(
-        id="tools/choice-none", level=MUST, causes=("B33",), source=OPENAI,
+        id="tools/choice-none",
+        level=MUST,
+        causes=("B33",),
+        source=OPENAI,
         requirement="With tool_choice none the answer MUST NOT call tools.",
     ),
     _choice(
-        id="tools/choice-required", level=MUST, causes=("B27",), scope=Scope.REQUIRED, source=f"{OPENAI}; {KVV}",
+        id="tools/choice-required",
+        level=MUST,
+        causes=("B27",),
+        scope=Scope.REQUIRED,
+        source=f"{OPENAI}; {KVV}",
         requirement="With tool_choice required the answer MUST call a tool, unless it was cut by its length.",
     ),
     _choice(
-        id="tools/choice-named", level=MUST, scope=Scope.NAMED, source=OPENAI,
+        id="tools/choice-named",
+        level=MUST,
+        scope=Scope.NAMED,
+        source=OPENAI,
         requirement="With a named tool_choice the answer MUST call that function, unless it was cut by its length.",
     ),
     _choice(
-        id="tools/serial", area=Area.TOOLS, level=MUST, engine=SHOULD, causes=("A15",), scope=Scope.PARALLEL, source=OPENAI_TOOLS,
+        id="tools/serial",
+        area=Area.TOOLS,
+        level=MUST,
+        engine=SHOULD,
+        causes=("A15",),
+        scope=Scope.PARALLEL,
+        source=OPENAI_TOOLS,
         requirement="With parallel_tool_calls false the answer MUST call at most one tool.",
     ),
     _kimi(
-        id="tools/continuation", p0=True, source=stream_rule("P0.3"),
+        id="tools/continuation",
+        p0=True,
+        source=stream_rule("P0.3"),
         requirement="A continuation chunk SHOULD carry only index and function.arguments.",
     ),
     _kimi(
-        id="tools/first-arguments", p0=True, source=stream_rule("P0.13"),
+        id="tools/first-arguments",
+        p0=True,
+        source=stream_rule("P0.13"),
         requirement='The first chunk of a tool call SHOULD carry arguments "".',
     ),
     _kimi(
-        id="tools/arguments-key", source=stream_rule("P1.8"),
+        id="tools/arguments-key",
+        source=stream_rule("P1.8"),
         requirement="Every tool-call delta SHOULD carry the key `arguments`.",
     ),
     _kimi(
-        id="tools/clustered", source=stream_rule("P1.9"),
+        id="tools/clustered",
+        source=stream_rule("P1.9"),
         requirement="The chunks of one tool call SHOULD follow each other.",
     ),
     _rule(
-        id="tools/id-form", level=SHOULD, kind=DIFFERS, causes=("B17",), scope=Scope.TOOL_ID, source=stream_rule("P2"),
+        id="tools/id-form",
+        level=SHOULD,
+        kind=DIFFERS,
+        causes=("B17",),
+        scope=Scope.TOOL_ID,
+        source=stream_rule("P2"),
         requirement="A tool call's id SHOULD have the form that the model was trained with.",
     ),
-)  # fmt: skip
+)
 
 
 #: an escape of one UTF-16 unit, its backslash not escaped itself
@@ -175,7 +262,9 @@ class Tools:
                 self._sink.hit("tools/arguments-key", frame, "a tool-call delta has no key arguments")
         return pieces
 
-    def _call(self, frame: Frame, track: ChoiceTrack, entry: dict[str, Any], function: dict[str, Any]) -> CallTrack | None:
+    def _call(
+        self, frame: Frame, track: ChoiceTrack, entry: dict[str, Any], function: dict[str, Any]
+    ) -> CallTrack | None:
         index = entry.get("index")
         streamed = self._context.streamed
         if index.__class__ is not int:
@@ -188,14 +277,20 @@ class Tools:
             self._continuation(frame, track, call, entry, function)
             return call
         if call is not None and streamed and index is not None:
-            self._sink.hit("tools/index-reused", frame, f"the call {id!r:.80} has the index {index} of the call {call.id!r:.80}")
+            self._sink.hit(
+                "tools/index-reused", frame, f"the call {id!r:.80} has the index {index} of the call {call.id!r:.80}"
+            )
         elif streamed and index is not None and index != len(track.open_calls):
-            self._sink.hit("tools/index-order", frame, f"a new call has index {index!r:.40}, not {len(track.open_calls)}")
+            self._sink.hit(
+                "tools/index-order", frame, f"a new call has index {index!r:.40}, not {len(track.open_calls)}"
+            )
         if len(track.calls) >= MAX_CALLS:
             return None
         return self._begin(frame, track, index, entry, function)
 
-    def _begin(self, frame: Frame, track: ChoiceTrack, index: int | None, entry: dict[str, Any], function: dict[str, Any]) -> CallTrack:
+    def _begin(
+        self, frame: Frame, track: ChoiceTrack, index: int | None, entry: dict[str, Any], function: dict[str, Any]
+    ) -> CallTrack:
         call = CallTrack(index, frame)
         hit = self._sink.hit
         id, name = entry.get("id"), function.get("name")
@@ -223,7 +318,9 @@ class Tools:
             track.open_calls.clear()
         return call
 
-    def _continuation(self, frame: Frame, track: ChoiceTrack, call: CallTrack, entry: dict[str, Any], function: dict[str, Any]) -> None:
+    def _continuation(
+        self, frame: Frame, track: ChoiceTrack, call: CallTrack, entry: dict[str, Any], function: dict[str, Any]
+    ) -> None:
         name, id = function.get("name"), entry.get("id")
         if name:
             if call.named:
@@ -234,9 +331,15 @@ class Tools:
         if self._kimi:
             extra = [k for k in entry if k not in ("index", "function")] + [k for k in function if k != "arguments"]
             if extra:
-                self._sink.hit("tools/continuation", frame, f"a continuation chunk carries {', '.join(map(str, extra))[:100]}")
+                self._sink.hit(
+                    "tools/continuation", frame, f"a continuation chunk carries {', '.join(map(str, extra))[:100]}"
+                )
             if track.last_call is not call:
-                self._sink.hit("tools/clustered", frame, f"a chunk of call {call.index} comes after call {track.last_call and track.last_call.index}")
+                self._sink.hit(
+                    "tools/clustered",
+                    frame,
+                    f"a chunk of call {call.index} comes after call {track.last_call and track.last_call.index}",
+                )
         track.last_call = call
         call.last = frame
 
@@ -255,7 +358,9 @@ class Tools:
                     self._arguments(frame, call, needed=names is None or names.get(call.name or "", True))
                     self._escapes(frame, call)
                 if names and call.name and call.name not in names:
-                    self._sink.hit("tools/known-name", frame, f"the function {call.name!r:.120} is not among those declared")
+                    self._sink.hit(
+                        "tools/known-name", frame, f"the function {call.name!r:.120} is not among those declared"
+                    )
             self._counts(track, choice.tool_calls, names, whole)
 
     def _arguments(self, frame: Frame | None, call: ToolCall, *, needed: bool) -> None:
@@ -265,23 +370,36 @@ class Tools:
         if isinstance(parsed, Unparsed) or (isinstance(parsed, Lenient) and parsed.reason == "nan"):
             reason = "empty" if not text else parsed.reason
             cap = None if text or needed else SHOULD
-            self._sink.hit("tools/arguments-json", frame, f"the arguments of {call.name!r:.80} are no JSON ({reason})", excerpt=text[-400:], cap=cap)
+            self._sink.hit(
+                "tools/arguments-json",
+                frame,
+                f"the arguments of {call.name!r:.80} are no JSON ({reason})",
+                excerpt=text[-400:],
+                cap=cap,
+            )
         elif not isinstance(plain(parsed), dict):
-            self._sink.hit("tools/arguments-object", frame, f"the arguments of {call.name!r:.80} are no object", excerpt=text[:400])
+            self._sink.hit(
+                "tools/arguments-object", frame, f"the arguments of {call.name!r:.80} are no object", excerpt=text[:400]
+            )
 
     def _escapes(self, frame: Frame | None, call: ToolCall) -> None:
-        """Every letter beyond ASCII is escaped, though the request shows some as they are: the serialiser's doing, not the model's."""
+        """Every letter beyond ASCII is escaped, though the request shows some as they are: the serialiser's doing, not
+        the model's.
+        """
         text = call.arguments
         if "\\u" not in text or not text.isascii() or not self._context.asked.shows_letters:
             return
         units = [chr(int(digits, 16)) for digits in _ESCAPE.findall(text)]
-        # halves of a surrogate pair stand for letters or pictures; signs that nobody can see are escaped with good reason
+        # halves of a surrogate pair stand for letters or pictures; signs that nobody can see are escaped with good
+        # reason
         shown = sum(not unit.isascii() and (unit.isprintable() or "\ud800" <= unit <= "\udfff") for unit in units)
         if shown:
             message = f"{shown} characters in the arguments of {call.name!r:.80} are escaped"
             self._sink.hit("tools/arguments-escaped", frame, message, excerpt=text[:400])
 
-    def _counts(self, track: ChoiceTrack, calls: tuple[ToolCall, ...], names: Mapping[str, bool] | None, whole: bool) -> None:
+    def _counts(
+        self, track: ChoiceTrack, calls: tuple[ToolCall, ...], names: Mapping[str, bool] | None, whole: bool
+    ) -> None:
         asked, hit = self._context.asked, self._sink.hit
         frame = track.calls[0].frame if track.calls else track.finish_frame
         if calls:
@@ -290,8 +408,16 @@ class Tools:
             elif asked.tool_choice == "none":
                 hit("tools/choice-none", frame, f"{len(calls)} tool calls with tool_choice none")
             if asked.serial_calls and len(calls) > 1:
-                hit("tools/serial", track.calls[-1].frame if track.calls else frame, f"{len(calls)} tool calls with parallel_tool_calls false")
-            if asked.tool_choice == "named" and asked.named_tool and any(call.name != asked.named_tool for call in calls):
+                hit(
+                    "tools/serial",
+                    track.calls[-1].frame if track.calls else frame,
+                    f"{len(calls)} tool calls with parallel_tool_calls false",
+                )
+            if (
+                asked.tool_choice == "named"
+                and asked.named_tool
+                and any(call.name != asked.named_tool for call in calls)
+            ):
                 hit("tools/choice-named", frame, f"another function than {asked.named_tool!r:.80} is called")
         elif whole and names:
             if asked.tool_choice == "required":

@@ -50,9 +50,23 @@ class ChoiceTrack:
     """One choice."""
 
     __slots__ = (
-        "boundaries", "calls", "content", "deltas", "finish", "finish_frame", "finishes", "index", "last_call",
-        "logprobs", "open_calls", "phase", "phases_left", "reasoning", "role", "text_frames",
-    )  # fmt: skip
+        "boundaries",
+        "calls",
+        "content",
+        "deltas",
+        "finish",
+        "finish_frame",
+        "finishes",
+        "index",
+        "last_call",
+        "logprobs",
+        "open_calls",
+        "phase",
+        "phases_left",
+        "reasoning",
+        "role",
+        "text_frames",
+    )
 
     def __init__(self, index: int | None) -> None:
         self.index = index
@@ -79,9 +93,20 @@ class Context:
     """One exchange as every section sees it."""
 
     __slots__ = (
-        "asked", "body_frame", "choices", "done", "error_frame", "finished", "first_frame", "last_frame", "misplaced", "objects", "profile", "sink",
+        "asked",
+        "body_frame",
+        "choices",
+        "done",
+        "error_frame",
+        "finished",
+        "first_frame",
+        "last_frame",
+        "misplaced",
+        "objects",
+        "profile",
+        "sink",
         "status",
-    )  # fmt: skip
+    )
 
     def __init__(self, profile: Profile, asked: Asked, sink: Sink) -> None:
         self.profile = profile

@@ -15,82 +15,136 @@ _kimi = partial(RuleInfo, area=Area.USAGE, level=Level.SHOULD, kind=DIFFERS, sco
 MUST, SHOULD = Level.MUST, Level.SHOULD
 RULES = (
     _rule(
-        id="usage/missing", level=MUST, p0=True, source=f"{OPENAI}; {KVV}; {stream_rule('P0.1')}",
+        id="usage/missing",
+        level=MUST,
+        p0=True,
+        source=f"{OPENAI}; {KVV}; {stream_rule('P0.1')}",
         requirement="A body, and a stream with include_usage, MUST carry usage.",
     ),
     _rule(
-        id="usage/tail-frame", level=MUST, p0=True, source=f"{OPENAI_STREAM}; {stream_rule('P0.1')}",
+        id="usage/tail-frame",
+        level=MUST,
+        p0=True,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.1')}",
         requirement="With include_usage the last chunk before [DONE] MUST carry usage and empty choices.",
     ),
     _rule(
-        id="usage/tail-position", level=SHOULD, kind=DIFFERS, p0=True, source=stream_rule("P0.1"),
+        id="usage/tail-position",
+        level=SHOULD,
+        kind=DIFFERS,
+        p0=True,
+        source=stream_rule("P0.1"),
         requirement="The usage chunk SHOULD come after the finish of every choice.",
     ),
     _rule(
-        id="usage/once", level=MUST, source=OPENAI_STREAM,
+        id="usage/once",
+        level=MUST,
+        source=OPENAI_STREAM,
         requirement="The usage chunk MUST come at most once.",
     ),
     _rule(
-        id="usage/integers", level=MUST, p0=True, causes=("F10",), source=f"{OPENAI}; {stream_rule('P0.2')}",
+        id="usage/integers",
+        level=MUST,
+        p0=True,
+        causes=("F10",),
+        source=f"{OPENAI}; {stream_rule('P0.2')}",
         requirement="prompt_tokens, completion_tokens and total_tokens MUST be integers from 0.",
     ),
     _rule(
-        id="usage/total", level=MUST, causes=("F10",), source=OPENAI,
+        id="usage/total",
+        level=MUST,
+        causes=("F10",),
+        source=OPENAI,
         requirement="total_tokens MUST be prompt_tokens plus completion_tokens.",
     ),
     _rule(
-        id="usage/prompt-zero", level=MUST, causes=("F10", "C09"), source=OPENAI,
+        id="usage/prompt-zero",
+        level=MUST,
+        causes=("F10", "C09"),
+        source=OPENAI,
         requirement="prompt_tokens MUST NOT be 0: every prompt has tokens.",
     ),
     _rule(
-        id="usage/completion-zero", level=MUST, causes=("C09",), source=OPENAI,
+        id="usage/completion-zero",
+        level=MUST,
+        causes=("C09",),
+        source=OPENAI,
         requirement="completion_tokens MUST NOT be 0 when text or tool calls came.",
     ),
     _rule(
-        id="usage/cached", level=MUST, source=OPENAI,
+        id="usage/cached",
+        level=MUST,
+        source=OPENAI,
         requirement="cached_tokens MUST be an integer not above prompt_tokens.",
     ),
     _rule(
-        id="usage/reasoning", level=MUST, source=OPENAI,
+        id="usage/reasoning",
+        level=MUST,
+        source=OPENAI,
         requirement="reasoning_tokens MUST be an integer not above completion_tokens.",
     ),
     _rule(
-        id="usage/equal", level=MUST, source=f"{OPENAI_STREAM}; {stream_rule('P0.4')}",
+        id="usage/equal",
+        level=MUST,
+        source=f"{OPENAI_STREAM}; {stream_rule('P0.4')}",
         requirement="Usage MUST be the same in every place where one answer states it.",
     ),
     _rule(
-        id="usage/unasked", level=SHOULD, kind=DIFFERS, causes=("C08", "C09"), source=f"{OPENAI_STREAM}; {stream_rule('P2')}",
+        id="usage/unasked",
+        level=SHOULD,
+        kind=DIFFERS,
+        causes=("C08", "C09"),
+        source=f"{OPENAI_STREAM}; {stream_rule('P2')}",
         requirement="A stream without include_usage SHOULD NOT carry top-level usage.",
     ),
     _rule(
-        id="usage/monotonic", level=SHOULD, kind=DIFFERS, source=stream_rule("continuous_usage_stats"),
+        id="usage/monotonic",
+        level=SHOULD,
+        kind=DIFFERS,
+        source=stream_rule("continuous_usage_stats"),
         requirement="Running usage SHOULD NOT decrease from chunk to chunk.",
     ),
     _kimi(
-        id="usage/middle", source=stream_rule("P1.15"),
+        id="usage/middle",
+        source=stream_rule("P1.15"),
         requirement="A middle chunk SHOULD NOT carry usage unless continuous_usage_stats asks for it.",
     ),
     _kimi(
-        id="usage/reasoning-zero", source=stream_rule("P0.2"),
+        id="usage/reasoning-zero",
+        source=stream_rule("P0.2"),
         requirement="reasoning_tokens, where it is sent, SHOULD NOT be 0 when reasoning came.",
     ),
     _kimi(
-        id="usage/details", p0=True, source=stream_rule("P0.2"),
+        id="usage/details",
+        p0=True,
+        source=stream_rule("P0.2"),
         requirement="Usage SHOULD carry reasoning_tokens and cached_tokens, 0 where there are none.",
     ),
     _kimi(
-        id="usage/end-frame", p0=True, source=stream_rule("P0.4"),
+        id="usage/end-frame",
+        p0=True,
+        source=stream_rule("P0.4"),
         requirement="The chunk with finish_reason SHOULD carry choices[0].usage with its details.",
     ),
     _rule(
-        id="usage/headers", level=Level.MAY, kind=DIFFERS, scope=Scope.USAGE_HEADERS, p0=True, source=stream_rule("P0.18"),
+        id="usage/headers",
+        level=Level.MAY,
+        kind=DIFFERS,
+        scope=Scope.USAGE_HEADERS,
+        p0=True,
+        source=stream_rule("P0.18"),
         requirement="Responses MAY carry X-Msh-Usage-Prompt-Tokens and X-Msh-Usage-Cached-Tokens.",
     ),
     _rule(
-        id="usage/headers-equal", level=SHOULD, kind=DIFFERS, scope=Scope.USAGE_HEADERS, p0=True, source=stream_rule("P0.18"),
+        id="usage/headers-equal",
+        level=SHOULD,
+        kind=DIFFERS,
+        scope=Scope.USAGE_HEADERS,
+        p0=True,
+        source=stream_rule("P0.18"),
         requirement="X-Msh-Usage headers, where they are sent, SHOULD equal usage.",
     ),
-)  # fmt: skip
+)
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _DETAILS = (("prompt_tokens_details", "cached_tokens"), ("completion_tokens_details", "reasoning_tokens"))
@@ -179,7 +233,11 @@ class Usages:
         frame, hit = self._frames.get(report.place), self._sink.hit
         prompt, completion, total = (report.count(name) for name in _COUNTS)
         if prompt is None or completion is None or total is None or prompt < 0 or completion < 0 or total < 0:
-            wrong = [name for name, count in zip(_COUNTS, (prompt, completion, total), strict=True) if count is None or count < 0]
+            wrong = [
+                name
+                for name, count in zip(_COUNTS, (prompt, completion, total), strict=True)
+                if count is None or count < 0
+            ]
             hit("usage/integers", frame, ", ".join(f"{name} is {kind_of(report.raw.get(name))}" for name in wrong))
         if prompt is not None and completion is not None and total is not None and prompt + completion != total:
             hit("usage/total", frame, f"{prompt} + {completion} is not {total}")
@@ -189,9 +247,13 @@ class Usages:
             hit("usage/completion-zero", frame, "completion_tokens is 0, though text or tool calls came")
         self._details(report, observation, prompt, completion)
 
-    def _details(self, report: UsageReport, observation: Observation, prompt: int | None, completion: int | None) -> None:
+    def _details(
+        self, report: UsageReport, observation: Observation, prompt: int | None, completion: int | None
+    ) -> None:
         frame, hit = self._frames.get(report.place), self._sink.hit
-        for (group, name), rule, bound in zip(_DETAILS, ("usage/cached", "usage/reasoning"), (prompt, completion), strict=True):
+        for (group, name), rule, bound in zip(
+            _DETAILS, ("usage/cached", "usage/reasoning"), (prompt, completion), strict=True
+        ):
             inner = report.raw.get(group)
             value = inner.get(name) if isinstance(inner, dict) else None
             if value is None:
@@ -205,7 +267,9 @@ class Usages:
         nested = report.detail("prompt_tokens_details", "cached_tokens")
         if flat is not None and nested is not None and flat != nested:
             hit("usage/equal", frame, f"cached_tokens is {kind_of(flat)} at the top and {nested} in the details")
-        if report.detail("completion_tokens_details", "reasoning_tokens") == 0 and any(c.reasoning for c in observation.choices):
+        if report.detail("completion_tokens_details", "reasoning_tokens") == 0 and any(
+            c.reasoning for c in observation.choices
+        ):
             hit("usage/reasoning-zero", frame, "reasoning_tokens is 0, though reasoning came")
 
     def _equality(self, reports: Mapping[str, UsageReport]) -> None:
@@ -215,7 +279,11 @@ class Usages:
             return
         for name, (one, other) in _shared(summary, choice).items():
             if one != other:
-                self._sink.hit("usage/equal", self._frames.get("summary"), f"{name} is {one} in the usage chunk and {other} in the choice")
+                self._sink.hit(
+                    "usage/equal",
+                    self._frames.get("summary"),
+                    f"{name} is {one} in the usage chunk and {other} in the choice",
+                )
 
     def _headers(self, reports: Mapping[str, UsageReport], final: UsageReport | None, complete: bool) -> None:
         header = reports.get("header")
@@ -225,7 +293,11 @@ class Usages:
         elif final is not None:
             for name, (one, other) in _shared(header, final).items():
                 if one != other:
-                    self._sink.hit("usage/headers-equal", self._frames.get(final.place), f"{name} is {one} in the header and {other} in usage")
+                    self._sink.hit(
+                        "usage/headers-equal",
+                        self._frames.get(final.place),
+                        f"{name} is {one} in the header and {other} in usage",
+                    )
 
     def _running(self, frame: Frame, usage: dict[str, Any]) -> None:
         asked = self._context.asked

@@ -1,6 +1,7 @@
 """Bridges to imperative libraries that are installed apart: mini-swe-agent's agent, SWE-bench's own harness.
 
-What they ask of a model or a sandbox becomes a step that the scheduler performs and stores, so that a run replays offline.
+What they ask of a model or a sandbox becomes a step that the scheduler performs and stores, so that a run replays
+offline.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ OWN = "kvv"
 
 
 def identity(known: Mapping[str, Library], name: str | None) -> str:
-    """``mini-swe-agent 2.4.6``: what a result carries; "" for our own. AdapterError where the library is not installed."""
+    """``mini-swe-agent 2.4.6``: what a result carries; "" for our own. AdapterError where the library is not
+    installed.
+    """
     if name in (None, OWN):
         return ""
     library = known[str(name)]
     try:
         return f"{library.package} {version(library.package)}"
     except PackageNotFoundError:
-        raise AdapterError(f"{library.package} is not installed (pip install '{library.package}{library.versions}')") from None
+        raise AdapterError(
+            f"{library.package} is not installed (pip install '{library.package}{library.versions}')"
+        ) from None
 
 
 def check_played(named: str) -> None:
@@ -46,7 +51,9 @@ def check_played(named: str) -> None:
 
 
 def check_installed(named: str) -> None:
-    """AdapterError unless exactly this (``mini-swe-agent 2.4.6``) is installed: another version would not play the same again."""
+    """AdapterError unless exactly this (``mini-swe-agent 2.4.6``) is installed: another version would not play the same
+    again.
+    """
     package, _, wanted = named.partition(" ")
     try:
         found = version(package)

@@ -1,4 +1,6 @@
-"""Imperative code as a play: it runs on a thread, and blocks whenever it wants something that the scheduler has to do."""
+"""Imperative code as a play: it runs on a thread, and blocks whenever it wants something that the scheduler has to
+do.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ class _Raised:
 def played(work: Callable[[Perform], T]) -> Generator[Step, Reply, T]:
     """``work`` on a thread of its own, as a generator: steps out, replies in, its result in the end, or its exception.
 
-    The thread computes only while the generator is asked for its next step, so that the same replies always lead to the same steps.
-    Closing the generator ends the thread at the step where it waits.
+    The thread computes only while the generator is asked for its next step, so that the same replies always lead to the
+    same steps. Closing the generator ends the thread at the step where it waits.
     """
     steps: SimpleQueue[Step | _Returned[T] | _Raised] = SimpleQueue()
     replies: SimpleQueue[Reply | None] = SimpleQueue()
@@ -80,7 +82,9 @@ class _Live:
     fed: list[Reply] = field(default_factory=list)
 
     def begins(self, case: Case, history: Sequence[Reply]) -> bool:
-        """Whether it has heard a part of this history and nothing else. The same objects: a history is not compared, only recognised."""
+        """Whether it has heard a part of this history and nothing else. The same objects: a history is not compared,
+        only recognised.
+        """
         same = self.case.inputs is case.inputs and len(self.fed) <= len(history)
         return same and all(mine is theirs for mine, theirs in zip(self.fed, history, strict=False))
 

@@ -10,7 +10,9 @@ from kvv.sandbox.adapters import AGENTS, GRADERS, OWN, AdapterError, identity
 
 
 def agent_of(agent: str | None) -> str:
-    """Name and version of the program that works in our agent's place, "" for our own. ConfigError where it is not installed."""
+    """Name and version of the program that works in our agent's place, "" for our own. ConfigError where it is not
+    installed.
+    """
     try:
         return identity(AGENTS, agent)
     except AdapterError as error:

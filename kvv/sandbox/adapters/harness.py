@@ -1,8 +1,9 @@
-"""SWE-bench's own harness as a tree of a sandbox: one command is one instance with its patch, its output is what the harness wrote.
+"""SWE-bench's own harness as a tree of a sandbox: one command is one instance with its patch, its output is what the
+harness wrote.
 
-The harness starts a container of its own from the instance's image, by its own rules: with the network, and with the capabilities that it
-asks for. What holds for our sandboxes does not hold there. It is an infrastructure failure, hence nobody's verdict, where it wrote no report
-and does not say that the patch or the tests were the cause.
+The harness starts a container of its own from the instance's image, by its own rules: with the network, and with the
+capabilities that it asks for. What holds for our sandboxes does not hold there. It is an infrastructure failure, hence
+nobody's verdict, where it wrote no report and does not say that the patch or the tests were the cause.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ class WithHarness(Sandbox):
 class _Harness(Session):
     """``emulated`` is found when it runs."""
 
-    def __init__(self, engine: Engine, folder: Path, image: str, labels: Mapping[str, str], slots: asyncio.Semaphore) -> None:
+    def __init__(
+        self, engine: Engine, folder: Path, image: str, labels: Mapping[str, str], slots: asyncio.Semaphore
+    ) -> None:
         self._engine = engine
         self._folder = folder
         self._image = image
@@ -114,7 +117,9 @@ class _Harness(Session):
         self._labels = {**labels, INSTANCE: self._run_id}
 
     async def run(self, command: Command) -> Executed:
-        """``command.stdin`` is JSON: ``row`` and ``prediction`` in the harness's own columns. The output is JSON too, see ``_told``."""
+        """``command.stdin`` is JSON: ``row`` and ``prediction`` in the harness's own columns. The output is JSON too,
+        see ``_told``.
+        """
         if command.argv != COMMAND:
             raise SandboxError(f"the harness runs instances only, not {command.argv[:1]}")
         asked = json.loads(command.stdin)
@@ -129,20 +134,54 @@ class _Harness(Session):
             (self._folder / name).write_text(json.dumps(content), "utf-8")
         alive, held = os.pipe()
         try:
-            launch = Launch(argv=self._argv(alive, row, command), options={"cwd": self._folder, "env": self._environment(), "pass_fds": (alive,)})
-            bounds = Bounds(timeout_s=command.timeout_s + GRACE_S, output_limit=LOG, memory=MEMORY, disk=DISK, tree=self._folder)
+            launch = Launch(
+                argv=self._argv(alive, row, command),
+                options={"cwd": self._folder, "env": self._environment(), "pass_fds": (alive,)},
+            )
+            bounds = Bounds(
+                timeout_s=command.timeout_s + GRACE_S, output_limit=LOG, memory=MEMORY, disk=DISK, tree=self._folder
+            )
             ended = await run(launch, bounds)
         finally:
             os.close(alive)
             os.close(held)
         emulated = await asyncio.to_thread(self._emulated)
-        logs = self._folder / "logs" / "run_evaluation" / self._run_id / str(prediction["model_name_or_path"]) / str(row["instance_id"])
+        logs = (
+            self._folder
+            / "logs"
+            / "run_evaluation"
+            / self._run_id
+            / str(prediction["model_name_or_path"])
+            / str(row["instance_id"])
+        )
         text = await asyncio.to_thread(_told, logs, str(row["instance_id"]), ended.output)
-        return Executed(exit_code=0 if not ended.killed else None, output=text, seconds=ended.seconds, killed=ended.killed, emulated=emulated)
+        return Executed(
+            exit_code=0 if not ended.killed else None,
+            output=text,
+            seconds=ended.seconds,
+            killed=ended.killed,
+            emulated=emulated,
+        )
 
     def _argv(self, alive: int, row: Mapping[str, Any], command: Command) -> list[str]:
-        files = ["--dataset_name", "data.json", "--predictions_path", "predictions.json", "--instance_ids", str(row["instance_id"])]
-        bounds = ["--timeout", str(int(command.timeout_s)), "--max_workers", "1", "--run_id", self._run_id, "--report_dir", "."]
+        files = [
+            "--dataset_name",
+            "data.json",
+            "--predictions_path",
+            "predictions.json",
+            "--instance_ids",
+            str(row["instance_id"]),
+        ]
+        bounds = [
+            "--timeout",
+            str(int(command.timeout_s)),
+            "--max_workers",
+            "1",
+            "--run_id",
+            self._run_id,
+            "--report_dir",
+            ".",
+        ]
         return [sys.executable, "-P", str(DRIVER), str(alive), json.dumps(self._labels), *files, *bounds]
 
     def _environment(self) -> dict[str, str]:
@@ -165,8 +204,9 @@ class _Harness(Session):
 
 
 def _told(logs: Path, instance: str, said: str) -> str:
-    """What the harness found, as JSON: ``report`` is the instance's own (None without one), ``applied`` and ``timed_out`` are told by its log,
-    ``wrong`` is its first error, ``log`` is the log's beginning and end, or what the harness printed where there is no log."""
+    """What the harness found, as JSON: ``report`` is the instance's own (None without one), ``applied`` and
+    ``timed_out`` are told by its log, ``wrong`` is its first error, ``log`` is the log's beginning and end, or what the
+    harness printed where there is no log."""
     log = _read(logs / "run_instance.log")
     try:
         report = json.loads(_read(logs / "report.json") or "null")

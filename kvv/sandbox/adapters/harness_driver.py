@@ -4,7 +4,8 @@
 
 ``LABELS`` is a JSON object.
 
-Ends, with all it has started, when the pipe behind the descriptor ends, which comes when its parent ends, however it ends.
+Ends, with all it has started, when the pipe behind the descriptor ends, which comes when its parent ends, however it
+ends.
 """
 
 import json

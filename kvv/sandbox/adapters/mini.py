@@ -1,6 +1,7 @@
 """mini-swe-agent's own agent, with its published prompts, limits and parsing; model and environment are the host's.
 
-Imported by name and only when it runs: the package is optional, and importing it reads settings and makes folders of the user.
+Imported by name and only when it runs: the package is optional, and importing it reads settings and makes folders of
+the user.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _NOT_SENT = frozenset({"drop_params"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """One answer: as a message for the history, with its tool calls (id, name, arguments as sent), and what it cost in US dollars."""
+    """One answer: as a message for the history, with its tool calls (id, name, arguments as sent), and what it cost in
+    US dollars.
+    """
 
     message: Mapping[str, Any]
     text: str
@@ -56,7 +59,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """One command's end, in the terms of its environments; ``wrong`` is an exception's text, "" where there was none."""
+    """One command's end, in the terms of its environments; ``wrong`` is an exception's text, "" where there was
+    none.
+    """
 
     output: str
     code: int
@@ -64,7 +69,9 @@ class Ran:
 
 
 class Host(Protocol):
-    """What the agent's model and environment are made of. Both block; what they raise ends the agent and comes out of ``run``."""
+    """What the agent's model and environment are made of. Both block; what they raise ends the agent and comes out of
+    ``run``.
+    """
 
     def ask(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Said:
         """``fields`` go into the request beside the messages."""
@@ -85,7 +92,8 @@ class Ended:
 
 
 def run(task: str, host: Host, *, text: bool, commits: bool, most_steps: int) -> Ended:
-    """The agent on one task until it ends. ``text``: fenced commands; ``commits``: the task ends with a commit, not with a printed patch.
+    """The agent on one task until it ends. ``text``: fenced commands; ``commits``: the task ends with a commit, not
+    with a printed patch.
 
     ``most_steps`` bounds a configuration that has no limit of its own.
     """
@@ -98,7 +106,9 @@ def run(task: str, host: Host, *, text: bool, commits: bool, most_steps: int) ->
     agent = _module("minisweagent.agents.default").DefaultAgent(model, environment, **settings)
     end = agent.run(task)
     used_up = agent.n_calls >= settings["step_limit"]
-    return Ended(status=str(end.get("exit_status") or ""), submission=str(end.get("submission") or ""), steps_used_up=used_up)
+    return Ended(
+        status=str(end.get("exit_status") or ""), submission=str(end.get("submission") or ""), steps_used_up=used_up
+    )
 
 
 def configuration(*, text: bool, commits: bool) -> Mapping[str, Any]:
@@ -120,14 +130,20 @@ class _Model:
         self._config = config
         self._host = host
         self._text = text
-        self._fields = {name: value for name, value in (config.get("model_kwargs") or {}).items() if name not in _NOT_SENT}
+        self._fields = {
+            name: value for name, value in (config.get("model_kwargs") or {}).items() if name not in _NOT_SENT
+        }
         if not text:
             self._fields["tools"] = [_toolcalls().BASH_TOOL]
 
     def query(self, messages: list[dict[str, Any]], **_: Any) -> dict[str, Any]:
         exceptions = _module("minisweagent.exceptions")
         if self._host.out_of_time():
-            end = {"role": "exit", "content": "TimeExceeded", "extra": {"exit_status": "TimeExceeded", "submission": ""}}
+            end = {
+                "role": "exit",
+                "content": "TimeExceeded",
+                "extra": {"exit_status": "TimeExceeded", "submission": ""},
+            }
             raise exceptions.TimeExceeded(end)
         said = self._host.ask(messages, self._fields)
         try:
@@ -138,12 +154,20 @@ class _Model:
         return {**said.message, "extra": {"actions": actions, "cost": said.cost}}
 
     def _actions(self, said: Said) -> list[dict[str, Any]]:
-        told = {"format_error_template": self._config["format_error_template"], "template_kwargs": {"finish_reason": said.finish_reason}}
+        told = {
+            "format_error_template": self._config["format_error_template"],
+            "template_kwargs": {"finish_reason": said.finish_reason},
+        }
         if self._text:
             pattern = self._config.get("action_regex") or _FENCED
-            found: list[dict[str, Any]] = _texts().parse_regex_actions(_readable(said.text), action_regex=pattern, **told)
+            found: list[dict[str, Any]] = _texts().parse_regex_actions(
+                _readable(said.text), action_regex=pattern, **told
+            )
             return found
-        calls = [SimpleNamespace(id=id, function=SimpleNamespace(name=name, arguments=arguments)) for id, name, arguments in said.calls]
+        calls = [
+            SimpleNamespace(id=id, function=SimpleNamespace(name=name, arguments=arguments))
+            for id, name, arguments in said.calls
+        ]
         found = _toolcalls().parse_toolcall_actions(calls, **told)
         return found
 
@@ -153,7 +177,11 @@ class _Model:
     def format_observation_messages(
         self, message: Mapping[str, Any], outputs: list[dict[str, Any]], template_vars: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        told = {"outputs": outputs, "observation_template": self._config["observation_template"], "template_vars": template_vars}
+        told = {
+            "outputs": outputs,
+            "observation_template": self._config["observation_template"],
+            "template_vars": template_vars,
+        }
         if self._text:
             found: list[dict[str, Any]] = _texts().format_observation_messages(**told)
             return found
@@ -190,13 +218,17 @@ class _Environment:
 
 
 def _submitted(output: dict[str, Any]) -> None:
-    """The package's own rule for an output that submits, from its environment for this machine, which starts nothing."""
+    """The package's own rule for an output that submits, from its environment for this machine, which starts
+    nothing.
+    """
     environment = _module("minisweagent.environments.local").LocalEnvironment
     environment._check_finished(SimpleNamespace(), output)
 
 
 def _readable(text: str) -> str:
-    """As much of an answer as its regular expression can read in time; further openings could not make it one action."""
+    """As much of an answer as its regular expression can read in time; further openings could not make it one
+    action.
+    """
     end = -1
     for _ in range(_OPENINGS):
         end = text.find(_OPENING, end + 1)
@@ -221,7 +253,9 @@ def _module(name: str) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The package greets, makes a folder in the user's home, and loads variables from a file there into this process; here it must not."""
+    """The package greets, makes a folder in the user's home, and loads variables from a file there into this process;
+    here it must not.
+    """
     names = ("MSWEA_SILENT_STARTUP", "MSWEA_GLOBAL_CONFIG_DIR")
     before = {name: os.environ.get(name) for name in names}
     with tempfile.TemporaryDirectory(prefix="kvv-mini-") as folder:

@@ -1,8 +1,10 @@
-"""Recorded answers and scores of KVV's BEAM: one JSON object a line, joined by chat_id, question_type and question_index, never by position.
+"""Recorded answers and scores of KVV's BEAM: one JSON object a line, joined by chat_id, question_type and
+question_index, never by position.
 
-No public file of the two was at hand where this was written: an answer is read from the first of ``ANSWER_FIELDS`` that a line has, a score from
-``SCORE_FIELDS``, the judge's scores by rubric item from ``ITEM_FIELDS``. A line with an ``error`` is a recorded failure; KVV counts it 0. Only
-what was judged is scored: without the items the official reading and half credit cannot be had, and event ordering has none in KVV's files.
+No public file of the two was at hand where this was written: an answer is read from the first of ``ANSWER_FIELDS`` that
+a line has, a score from ``SCORE_FIELDS``, the judge's scores by rubric item from ``ITEM_FIELDS``. A line with an
+``error`` is a recorded failure; KVV counts it 0. Only what was judged is scored: without the items the official reading
+and half credit cannot be had, and event ordering has none in KVV's files.
 """
 
 from __future__ import annotations
@@ -42,12 +44,16 @@ class _Scored:
 
 
 def import_beam(answers: Path, scores: Path | None) -> Imported:
-    """One record for each answer line. ImportFileError names file and line: a line that names no question, a second answer to one, a score that
-    belongs to no answer."""
+    """One record for each answer line. ImportFileError names file and line: a line that names no question, a second
+    answer to one, a score that belongs to no answer."""
     answer_lines = read_lines(answers)
     lines = _by_key(answer_lines)
     score_lines = read_lines(scores) if scores is not None else None
-    scored = {key: _scored(score_lines, line) for key, line in _by_key(score_lines).items()} if score_lines is not None else {}
+    scored = (
+        {key: _scored(score_lines, line) for key, line in _by_key(score_lines).items()}
+        if score_lines is not None
+        else {}
+    )
     foreign = next((key for key in scored if key not in lines), None)
     if score_lines is not None and foreign is not None:
         raise score_lines.error(_by_key(score_lines)[foreign].number, f"{_name(foreign)} has no answer in {answers}")
@@ -57,7 +63,12 @@ def import_beam(answers: Path, scores: Path | None) -> Imported:
     suite = BeamSuite()
     context = Context(model=model, profile=profile, settings=Settings(stream=False), dataset=dataset)
     made = {(case.inputs["block"].partition("/")[2], *_place(case)): case for case in suite.cases(context)}
-    cases = [replace(made[key], inputs={**made[key].inputs, "recorded": _recorded(made[key], lines[key].value, scored.get(key))}) for key in lines]
+    cases = [
+        replace(
+            made[key], inputs={**made[key].inputs, "recorded": _recorded(made[key], lines[key].value, scored.get(key))}
+        )
+        for key in lines
+    ]
     records = [_record(case, line, profile) for case, line in zip(cases, lines.values(), strict=True)]
     return Imported(
         suite=suite.id,
@@ -85,8 +96,16 @@ def _by_key(lines: Lines) -> dict[Key, Line]:
         chat, ability, index = (line.value.get(name) for name in ("chat_id", "question_type", "question_index"))
         if isinstance(chat, int) and not isinstance(chat, bool):
             chat = str(chat)
-        if not isinstance(chat, str) or ability not in ABILITIES or not isinstance(index, int) or isinstance(index, bool):
-            raise lines.error(line.number, "names no question: chat_id, question_type (one of the ten abilities) and question_index are needed")
+        if (
+            not isinstance(chat, str)
+            or ability not in ABILITIES
+            or not isinstance(index, int)
+            or isinstance(index, bool)
+        ):
+            raise lines.error(
+                line.number,
+                "names no question: chat_id, question_type (one of the ten abilities) and question_index are needed",
+            )
         key = (chat, str(ability), index)
         if key in found:
             raise lines.error(line.number, f"{_name(key)} stands in line {found[key].number} already")
@@ -116,7 +135,12 @@ def _dataset(lines: Lines, keyed: Mapping[Key, Line]) -> Dataset:
 
 
 def _model(lines: Any) -> str:
-    names = Counter(line.value[name] for line in lines for name in MODEL_FIELDS if isinstance(line.value.get(name), str) and line.value[name])
+    names = Counter(
+        line.value[name]
+        for line in lines
+        for name in MODEL_FIELDS
+        if isinstance(line.value.get(name), str) and line.value[name]
+    )
     return names.most_common(1)[0][0] if names else "unknown"
 
 
@@ -148,10 +172,23 @@ def _recorded(case: Case, answer: Mapping[str, Any], scored: _Scored | None) -> 
     if scored is None:
         return {"kvv_score": None, "reason": "no-score", "detail": "no score file, or no line for this question"}
     if scored.failed or scored.score is None:
-        return {"kvv_score": None, "reason": "judge-failed", "detail": scored.failed or "its line has no score", "recorded_score": scored.score}
+        return {
+            "kvv_score": None,
+            "reason": "judge-failed",
+            "detail": scored.failed or "its line has no score",
+            "recorded_score": scored.score,
+        }
     found: dict[str, Any] = {"kvv_score": float(scored.score)}
-    if scored.items is not None and case.inputs["ability"] != ORDERING and len(scored.items) == len(case.inputs["rubric"]):
-        found |= {"kvv_score": sum(map(int, scored.items)) / len(scored.items), "recorded_score": scored.score, "items": list(scored.items)}
+    if (
+        scored.items is not None
+        and case.inputs["ability"] != ORDERING
+        and len(scored.items) == len(case.inputs["rubric"])
+    ):
+        found |= {
+            "kvv_score": sum(map(int, scored.items)) / len(scored.items),
+            "recorded_score": scored.score,
+            "items": list(scored.items),
+        }
     return found
 
 
@@ -163,8 +200,20 @@ def _record(case: Case, line: Line, profile: Profile) -> Record:
     if error or text is None:
         reason = RECORDED_FAILURE if error else MISSING_RESULT
         return unanswered(case, request, reason=reason, detail=str(error or "the line has no answer")[:300])
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": value.get("finish_reason") or "stop"}
-    return answered(case, request, {"object": "chat.completion", "choices": [choice]}, started=None, duration_ms=None, profile=profile, whole=False)
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": value.get("finish_reason") or "stop",
+    }
+    return answered(
+        case,
+        request,
+        {"object": "chat.completion", "choices": [choice]},
+        started=None,
+        duration_ms=None,
+        profile=profile,
+        whole=False,
+    )
 
 
 def _notes(lines: Any, scored: Mapping[Key, _Scored], scores: Path | None) -> Sequence[str]:

@@ -2,8 +2,8 @@
 
 Forms read: K2VV's own ``results.jsonl`` (data_index, request, response, status, hash, last_run_at, duration_ms ...) and
 the short form {data_index, status, finish_reason, response}. A result is joined by the content of the request it
-carries, else by K2VV's hash of it, else by its explicit ``data_index`` (the request's line number in K2VV's file); never by
-its own position.
+carries, else by K2VV's hash of it, else by its explicit ``data_index`` (the request's line number in K2VV's file);
+never by its own position.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def import_k2vv(results: Path, requests: Path) -> Imported:
     _check_order(rows, joined, request_lines, result_lines)
     model = _model(rows, joined)
     dataset = _dataset(request_lines.path, [row.line.value for row in rows])
-    context = Context(model=model, profile=load_profile(pick_profile(model)[0]), settings=Settings(stream=False), dataset=dataset)
+    context = Context(
+        model=model, profile=load_profile(pick_profile(model)[0]), settings=Settings(stream=False), dataset=dataset
+    )
     suite = ToolcallSuite()
     cases = {case.id: case for case in suite.cases(context)}
     records = []
@@ -100,7 +102,9 @@ def _dataset(path: Path, rows: Sequence[Mapping[str, Any]]) -> Dataset:
 
 
 def _rows(requests: Lines) -> list[_Row]:
-    """The rows with their occurrence numbers. A row may carry its own ``data_index``; else it is its line number, as in K2VV."""
+    """The rows with their occurrence numbers. A row may carry its own ``data_index``; else it is its line number, as in
+    K2VV.
+    """
     rows: list[_Row] = []
     counts: dict[str, int] = defaultdict(int)
     seen: dict[int, int] = {}
@@ -151,7 +155,9 @@ def _latest(lines: Lines, results: Iterable[_Result]) -> _Latest:
             kept[result.index] = result
             continue
         if earlier.succeeded and result.succeeded:
-            raise lines.error(result.line.number, f"data_index {result.index} was answered in line {earlier.line.number} already")
+            raise lines.error(
+                result.line.number, f"data_index {result.index} was answered in line {earlier.line.number} already"
+            )
         superseded += 1
         if not earlier.succeeded:
             kept[result.index] = result
@@ -167,7 +173,9 @@ class _Hit:
     join: Join
 
 
-def _join(rows: Sequence[_Row], results: Sequence[_Result], requests: Lines, lines: Lines) -> dict[tuple[str, int], _Hit]:
+def _join(
+    rows: Sequence[_Row], results: Sequence[_Result], requests: Lines, lines: Lines
+) -> dict[tuple[str, int], _Hit]:
     """(case, sample) -> its result."""
     by_index = {row.index: row for row in rows}
     occurrences: dict[str, list[_Row]] = defaultdict(list)
@@ -184,11 +192,15 @@ def _join(rows: Sequence[_Row], results: Sequence[_Result], requests: Lines, lin
             same[case[0]].append(_Hit(result=result, join=case[1]))
             continue
         if result.index is None:
-            raise lines.error(result.line.number, "carries neither its request nor a data_index, and its position says nothing")
+            raise lines.error(
+                result.line.number, "carries neither its request nor a data_index, and its position says nothing"
+            )
         found = by_index.get(result.index)
         if found is None:
             known = f"{min(by_index)} to {max(by_index)}"
-            raise lines.error(result.line.number, f"data_index {result.index} is out of range: {requests.path} has {known}")
+            raise lines.error(
+                result.line.number, f"data_index {result.index} is out of range: {requests.path} has {known}"
+            )
         joined[found.case, found.sample] = _Hit(result=result, join=Join.INDEX)
     for name, hits in same.items():
         for sample, hit in _placed(occurrences[name], hits, lines):
@@ -215,7 +227,11 @@ def _hashes(rows: Sequence[_Row], results: Sequence[_Result]) -> dict[str, str]:
 
     The hash covers model and sampling too: where K2VV overrode temperature or max_tokens it cannot be found again.
     """
-    bare = [result for result in results if isinstance(result.value.get("hash"), str) and not isinstance(result.value.get("request"), Mapping)]
+    bare = [
+        result
+        for result in results
+        if isinstance(result.value.get("hash"), str) and not isinstance(result.value.get("request"), Mapping)
+    ]
     models = {str(_response(result).get("model")) for result in bare}
     found: dict[str, str] = {}
     for row in rows if bare else ():
@@ -228,8 +244,8 @@ def _hashes(rows: Sequence[_Row], results: Sequence[_Result]) -> dict[str, str]:
 
 
 def _placed(rows: Sequence[_Row], hits: Sequence[_Hit], lines: Lines) -> list[tuple[int, _Hit]]:
-    """Which occurrence of one request each of its results is: by data_index where that fits all of them, else in the order
-    of data_index and line, so that shuffling either file changes nothing."""
+    """Which occurrence of one request each of its results is: by data_index where that fits all of them, else in the
+    order of data_index and line, so that shuffling either file changes nothing."""
     if len(hits) > len(rows):
         worst = max(hits, key=lambda hit: hit.result.line.number)
         counts = f"{len(rows)} times among the requests, {len(hits)} times among the results"
@@ -243,8 +259,8 @@ def _placed(rows: Sequence[_Row], hits: Sequence[_Hit], lines: Lines) -> list[tu
 
 
 def _check_order(rows: Sequence[_Row], joined: Mapping[tuple[str, int], _Hit], requests: Lines, results: Lines) -> None:
-    """Joined by data_index, a request file in another order gives nonsense that looks like a bad endpoint: calls of tools
-    that not their own request but others declare."""
+    """Joined by data_index, a request file in another order gives nonsense that looks like a bad endpoint: calls of
+    tools that not their own request but others declare."""
     own = {row.case: {tool["name"] for tool in declared_tools(row.line.value)} for row in rows}
     anywhere = {name for names in own.values() for name in names}
     total = foreign = 0
@@ -257,7 +273,8 @@ def _check_order(rows: Sequence[_Row], joined: Mapping[tuple[str, int], _Hit], r
     if total >= 4 and 2 * foreign > total:
         raise results.error(
             results.lines[0].number,
-            f"{foreign} of {total} calls name a tool of another request: is {requests.path} in the order that data_index counts?",
+            f"{foreign} of {total} calls name a tool of another request: is {requests.path} in the order that"
+            " data_index counts?",
         )
 
 
@@ -284,8 +301,14 @@ def _response(result: _Result) -> Mapping[str, Any]:
 
 
 def _model(rows: Sequence[_Row], joined: Mapping[tuple[str, int], _Hit]) -> str:
-    """The model that was asked, by the requests the results carry; else the one that answered; else the requests' own."""
-    asked = [hit.result.value["request"].get("model") for hit in joined.values() if isinstance(hit.result.value.get("request"), Mapping)]
+    """The model that was asked, by the requests the results carry; else the one that answered; else the requests'
+    own.
+    """
+    asked = [
+        hit.result.value["request"].get("model")
+        for hit in joined.values()
+        if isinstance(hit.result.value.get("request"), Mapping)
+    ]
     said = [_response(hit.result).get("model") for hit in joined.values()]
     for names in (asked, said, [row.line.value.get("model") for row in rows]):
         texts = [name for name in names if isinstance(name, str) and name]
@@ -296,7 +319,9 @@ def _model(rows: Sequence[_Row], joined: Mapping[tuple[str, int], _Hit]) -> str:
 
 def _record(suite: ToolcallSuite, case: Case, result: _Result | None, profile: Profile) -> Record:
     if result is None:
-        return unanswered(case, suite.request(case), reason=MISSING_RESULT, detail="the results have no line for this request")
+        return unanswered(
+            case, suite.request(case), reason=MISSING_RESULT, detail="the results have no line for this request"
+        )
     recorded = result.value.get("request")
     sent = recorded if isinstance(recorded, Mapping) else case.inputs["body"]
     body = {name: value for name, value in sent.items() if name not in ("stream", "stream_options")}
@@ -321,21 +346,38 @@ def _failure(result: _Result) -> str:
     return error if isinstance(error, str) and error else f"recorded with status {status!r:.60} and no response"
 
 
-def _notes(rows: Sequence[_Row], joined: Mapping[tuple[str, int], _Hit], superseded: int, results: Lines, requests: Lines) -> list[str]:
-    notes = [f"{count} results were joined by {join}" for join in Join if (count := sum(hit.join is join for hit in joined.values()))]
+def _notes(
+    rows: Sequence[_Row], joined: Mapping[tuple[str, int], _Hit], superseded: int, results: Lines, requests: Lines
+) -> list[str]:
+    notes = [
+        f"{count} results were joined by {join}"
+        for join in Join
+        if (count := sum(hit.join is join for hit in joined.values()))
+    ]
     if any(hit.join is Join.INDEX for hit in joined.values()):
         notes.append(f"data_index counts the lines of {requests.path} from 1, unless a line carries its own")
     failed = sum(not hit.result.succeeded for hit in joined.values())
     missing = len(rows) - len(joined)
     by_index = {row.index: row.case for row in rows}
-    moved = sum(hit.join is not Join.INDEX and by_index.get(hit.result.index or 0) != case for (case, _), hit in joined.items() if hit.result.index)
+    moved = sum(
+        hit.join is not Join.INDEX and by_index.get(hit.result.index or 0) != case
+        for (case, _), hit in joined.items()
+        if hit.result.index
+    )
     if moved:
-        notes.append(f"{moved} results carry a data_index of another row: the request files differ in order, the content decided")
+        notes.append(
+            f"{moved} results carry a data_index of another row: the request files differ in order, the content decided"
+        )
     if missing:
         notes.append(f"{missing} of {len(rows)} requests have no result: inconclusive ({MISSING_RESULT})")
     if failed:
         notes.append(f"{failed} results are recorded failures: inconclusive ({RECORDED_FAILURE})")
     if superseded:
-        notes.append(f"{superseded} earlier or later failed attempts in {results.path} stand beside an attempt that was kept")
-    notes.append("recorded responses passed through a client that fills absent fields with null: what the wire rules say of nulls is not certain")
+        notes.append(
+            f"{superseded} earlier or later failed attempts in {results.path} stand beside an attempt that was kept"
+        )
+    notes.append(
+        "recorded responses passed through a client that fills absent fields with null: what the wire rules say of"
+        " nulls is not certain"
+    )
     return notes

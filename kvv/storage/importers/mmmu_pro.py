@@ -1,8 +1,9 @@
-"""Recorded MMMU-Pro answers, as the official scripts save them: one JSON object a line with id, options, answer and response.
+"""Recorded MMMU-Pro answers, as the official scripts save them: one JSON object a line with id, options, answer and
+response.
 
-Each line becomes a sample that the suite's own scorer judges; what the file says itself (``pred_indexs``, ``if_right``) is compared with
-nothing and used for nothing. A response that is an object is the official scripts' form of a failed request: they guess for it, here it
-is inconclusive.
+Each line becomes a sample that the suite's own scorer judges; what the file says itself (``pred_indexs``, ``if_right``)
+is compared with nothing and used for nothing. A response that is an object is the official scripts' form of a failed
+request: they guess for it, here it is inconclusive.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ UNKNOWN_MODEL = "unknown"
 def import_mmmu_pro(path: Path, *, model: str | None = None, seed: int = 0) -> Imported:
     """Each line gets one record, answered or not. ``seed`` is the run's, from which the parser's guesses come.
 
-    Raises ImportFileError naming file and line: no id, options or answer, an id that stands twice, options that are no list.
+    Raises ImportFileError naming file and line: no id, options or answer, an id that stands twice, options that are no
+    list.
     """
     lines = read_lines(path)
     rows = [_row(lines, line) for line in lines.lines]
@@ -38,7 +40,9 @@ def import_mmmu_pro(path: Path, *, model: str | None = None, seed: int = 0) -> I
     name = model or UNKNOWN_MODEL
     profile = load_profile(pick_profile(name)[0])
     suite = MmmuProSuite()
-    context = Context(model=name, profile=profile, settings=Settings(stream=False, variant=RECORDED), dataset=dataset, seed=seed)
+    context = Context(
+        model=name, profile=profile, settings=Settings(stream=False, variant=RECORDED), dataset=dataset, seed=seed
+    )
     cases = suite.cases(context)
     records = [_record(suite, case, line, profile) for case, line in zip(cases, lines.lines, strict=True)]
     return Imported(
@@ -86,8 +90,14 @@ def _record(suite: MmmuProSuite, case: Case, line: Line, profile: Profile) -> Re
 
 
 def _notes(lines: Lines, records: Sequence[Record]) -> list[str]:
-    notes = ["the file holds no requests: the text shown as sent is the question with its options; instruction and pictures are not known"]
+    notes = [
+        "the file holds no requests: the text shown as sent is the question with its options; instruction and pictures"
+        " are not known"
+    ]
     for reason in (MISSING_RESULT, RECORDED_FAILURE):
         if count := sum(reason in record.observation.deviations for record in records):
-            notes.append(f"{count} of {len(lines.lines)} lines have no answer: inconclusive ({reason}); the official script guesses for them")
+            notes.append(
+                f"{count} of {len(lines.lines)} lines have no answer: inconclusive ({reason}); the official script"
+                " guesses for them"
+            )
     return notes

@@ -44,7 +44,9 @@ class ImportFileError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One recorded sample. Without an answer the exchange has a fault and the observation's deviations hold the reason."""
+    """One recorded sample. Without an answer the exchange has a fault and the observation's deviations hold the
+    reason.
+    """
 
     case: str
     sample: int
@@ -56,9 +58,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A recorded run. ``records`` has one entry for each sample of each case (``samples[case id]`` of them), in that order.
+    """A recorded run. ``records`` has one entry for each sample of each case (``samples[case id]`` of them), in that
+    order.
 
-    ``notes`` say in whole sentences how results were joined and what was missing; ``variant`` is the suite's, for its report.
+    ``notes`` say in whole sentences how results were joined and what was missing; ``variant`` is the suite's, for its
+    report.
     """
 
     suite: str
@@ -138,9 +142,18 @@ def _object(path: Path, number: int, raw: bytes) -> Mapping[str, Any]:
     return value
 
 
-def answered(case: Case, request: Request, response: object, *, started: object, duration_ms: object, profile: Profile, whole: bool) -> Record:
-    """A recorded response as the body of a 200. ``whole`` False: the recorder put it together from a stream, so its frame
-    is not what the endpoint sent; it is dropped and no rule sees it."""
+def answered(
+    case: Case,
+    request: Request,
+    response: object,
+    *,
+    started: object,
+    duration_ms: object,
+    profile: Profile,
+    whole: bool,
+) -> Record:
+    """A recorded response as the body of a 200. ``whole`` False: the recorder put it together from a stream, so its
+    frame is not what the endpoint sent; it is dropped and no rule sees it."""
     identity = identity_of(case, request)
     reader = Reader(
         identity=identity,
@@ -158,7 +171,14 @@ def answered(case: Case, request: Request, response: object, *, started: object,
     received = reader.finish(fault=None, total_ms=total_ms)
     # the first byte came we do not know when
     exchange = replace(received.exchange, timing=Timing(total_ms=total_ms))
-    return Record(case=case.id, sample=case.sample, request=request, exchange=exchange, observation=received.observation, findings=received.findings)
+    return Record(
+        case=case.id,
+        sample=case.sample,
+        request=request,
+        exchange=exchange,
+        observation=received.observation,
+        findings=received.findings,
+    )
 
 
 def unanswered(case: Case, request: Request, *, reason: str, detail: str, started: object = None) -> Record:

@@ -29,7 +29,9 @@ _LEVEL, _SMALL_LEVEL = 3, 1
 
 
 class Packer:
-    """Compresses; for one thread. Each frame carries its plain size and a checksum (SQLite itself notices no flipped bit)."""
+    """Compresses; for one thread. Each frame carries its plain size and a checksum (SQLite itself notices no flipped
+    bit).
+    """
 
     def __init__(self) -> None:
         self._small = zstandard.ZstdCompressor(level=_SMALL_LEVEL, write_checksum=True)
@@ -82,7 +84,8 @@ class BlobWriter:
     def put_body(self, parts: Sequence[bytes]) -> tuple[int | None, str | None]:
         """Stores a body's parts: the blob of the small ones, and the layout where there are large ones.
 
-        The layout is a JSON list: a positive number takes so many bytes of the small blob, a negative one is a large blob.
+        The layout is a JSON list: a positive number takes so many bytes of the small blob, a negative one is a large
+        blob.
         """
         if all(len(part) < LARGE_PART for part in parts):
             small = parts[0] if len(parts) == 1 else b"".join(parts)

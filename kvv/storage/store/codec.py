@@ -219,9 +219,11 @@ _BATCH = 4096
 
 
 def pack_frames(frames: Sequence[Frame]) -> tuple[int, Iterator[bytes]]:
-    """The size, then: count and size of the names; numbers, lengths (int64) and offsets (float64) as columns; names; all data joined.
+    """The size, then: count and size of the names; numbers, lengths (int64) and offsets (float64) as columns; names;
+    all data joined.
 
-    In pieces, so that a stream of a hundred thousand chunks neither doubles in memory nor holds the interpreter lock for long.
+    In pieces, so that a stream of a hundred thousand chunks neither doubles in memory nor holds the interpreter lock
+    for long.
     """
     count = len(frames)
     names = dump_json([frame.event for frame in frames]) if any(frame.event for frame in frames) else b""
@@ -247,7 +249,10 @@ def _column(code: str, values: list[Any]) -> Iterator[bytes]:
 def unpack_frames(data: bytes) -> tuple[Frame, ...]:
     try:
         count, names_size = _HEAD.unpack_from(data)
-        columns = (struct.unpack_from(f"<{count}{code}", data, _HEAD.size + 8 * count * place) for place, code in enumerate("qqd"))
+        columns = (
+            struct.unpack_from(f"<{count}{code}", data, _HEAD.size + 8 * count * place)
+            for place, code in enumerate("qqd")
+        )
         at = _HEAD.size + 24 * count
         names = load_json(data[at : at + names_size]) if names_size else [""] * count
         at += names_size

@@ -12,7 +12,9 @@ class NotStorableError(StoreError):
 
 
 class WriteError(StoreError):
-    """What was put could not be written: the disk is full or failed. What was acknowledged before is whole, and the run can be continued."""
+    """What was put could not be written: the disk is full or failed. What was acknowledged before is whole, and the run
+    can be continued.
+    """
 
 
 class UnknownCaseError(StoreError):

@@ -23,7 +23,8 @@ REQUEST_APART = frozenset({"body"})
 CASE_APART = frozenset({"inputs"})
 FINDING_APART = frozenset({"rule", "area", "level", "kind"})
 
-#: frames up to this size stand in one compressed frame with the record, which repeats their text: together they take half the room
+#: frames up to this size stand in one compressed frame with the record, which repeats their text: together they take
+#: half the room
 INLINE_FRAMES = 64 * 1024
 
 #: a verdict's record below this size stands as plain JSON: compressing it would cost more time than room
@@ -48,7 +49,8 @@ class Inserter:
         self._packer = Packer()
         self._blobs = BlobWriter(connection, self._packer)
         self._restarts: dict[tuple[str, int], int] = {
-            (case, sample): number for case, sample, number in connection.execute("SELECT case_id, sample, number FROM restart")
+            (case, sample): number
+            for case, sample, number in connection.execute("SELECT case_id, sample, number FROM restart")
         }
         self._encode_exchange = codec(Exchange, without=EXCHANGE_APART).encode
         self._encode_request = codec(Request, without=REQUEST_APART).encode
@@ -59,15 +61,17 @@ class Inserter:
 
     def cases(self, cases: Sequence[Case], samples: Mapping[str, int]) -> None:
         statement = (
-            "INSERT INTO cases (id, suite, samples, record) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET suite = excluded.suite, samples = excluded.samples, record = excluded.record"
+            "INSERT INTO cases (id, suite, samples, record) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET suite ="
+            " excluded.suite, samples = excluded.samples, record = excluded.record"
         )
         for case in cases:
             try:
                 record = dump_json({"case": self._encode_case(case), "inputs": tag(case.inputs, self._blobs.keep)})
             except NotStorableError as error:
                 raise NotStorableError(f"inputs of case {case.id}: {error}") from error
-            self._connection.execute(statement, (case.id, case.suite, samples.get(case.id, 1), self._packer.pack(record)))
+            self._connection.execute(
+                statement, (case.id, case.suite, samples.get(case.id, 1), self._packer.pack(record))
+            )
 
     def exchange(self, received: Received, request: Request, body: EncodedBody, cost: float | None) -> None:
         exchange, observation = received.exchange, received.observation
@@ -77,11 +81,19 @@ class Inserter:
         except NotStorableError as error:
             raise NotStorableError(f"exchange {exchange.identity.key}: {error}") from error
         number = self._exchange_row(exchange, request, observation, (cost, blob, layout))
-        self._connection.execute("INSERT INTO record (exchange, data, frames) VALUES (?, ?, ?)", (number, record, frames))
+        self._connection.execute(
+            "INSERT INTO record (exchange, data, frames) VALUES (?, ?, ?)", (number, record, frames)
+        )
         if received.findings:
             self.findings(number, received.findings)
 
-    def _exchange_row(self, exchange: Exchange, request: Request, observation: Observation, sent: tuple[float | None, int | None, str | None]) -> int:
+    def _exchange_row(
+        self,
+        exchange: Exchange,
+        request: Request,
+        observation: Observation,
+        sent: tuple[float | None, int | None, str | None],
+    ) -> int:
         identity, timing, upstream = exchange.identity, exchange.timing, exchange.upstream
         cached = observation.tokens("cached_tokens")
         if cached is None:
@@ -104,9 +116,9 @@ class Inserter:
             *sent[1:],
         )
         statement = (
-            "INSERT INTO exchange (case_id, sample, restart, step, ask, purpose, attempt, role, stream, status, standing, prompt_tokens, "
-            "cached_tokens, completion_tokens, cost, first_token_ms, total_ms, itl_p50_ms, upstream, body, layout) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            "INSERT INTO exchange (case_id, sample, restart, step, ask, purpose, attempt, role, stream, status,"
+            " standing, prompt_tokens, cached_tokens, completion_tokens, cost, first_token_ms, total_ms, itl_p50_ms,"
+            " upstream, body, layout) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
         return self._connection.execute(statement, values).lastrowid or 0
 
@@ -135,10 +147,20 @@ class Inserter:
         """Replaces what was found on this exchange before."""
         self._connection.execute("DELETE FROM finding WHERE exchange = ?", (exchange,))
         rows = [
-            (exchange, number, item.rule, item.area.value, item.level.value, item.kind.value, dump_json(self._encode_finding(item)))
+            (
+                exchange,
+                number,
+                item.rule,
+                item.area.value,
+                item.level.value,
+                item.kind.value,
+                dump_json(self._encode_finding(item)),
+            )
             for number, item in enumerate(findings)
         ]
-        self._connection.executemany("INSERT INTO finding (exchange, number, rule, area, level, kind, detail) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._connection.executemany(
+            "INSERT INTO finding (exchange, number, rule, area, level, kind, detail) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
+        )
 
     def alias(self, identity: Identity, answered_by: Identity) -> None:
         # of whatever beginning: a control answered before its own case was begun anew has been answered all the same
@@ -157,26 +179,33 @@ class Inserter:
         record = self._packer.pack(dump_json(codec(Executed).encode(executed)))
         restart = self._restarts.get((case, sample), 0)
         statement = (
-            "INSERT INTO executed (case_id, sample, restart, step, record, after) VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(id), 0) FROM exchange))"
+            "INSERT INTO executed (case_id, sample, restart, step, record, after) VALUES (?, ?, ?, ?, ?, (SELECT"
+            " coalesce(max(id), 0) FROM exchange))"
         )
         self._connection.execute(statement, (case, sample, restart, step, record))
 
     def restart(self, case: str, sample: int) -> None:
         number = self._restarts.get((case, sample), 0) + 1
-        self._connection.execute("INSERT OR REPLACE INTO restart (case_id, sample, number) VALUES (?, ?, ?)", (case, sample, number))
+        self._connection.execute(
+            "INSERT OR REPLACE INTO restart (case_id, sample, number) VALUES (?, ?, ?)", (case, sample, number)
+        )
         self._restarts[case, sample] = number
 
     def verdict(self, case: str, sample: int, outcome: str, at: str, record: bytes) -> None:
         values = (outcome, at, record if len(record) < PLAIN_VERDICT else self._packer.pack(record), case, sample)
         try:
-            self._connection.execute("INSERT INTO verdict (outcome, at, record, case_id, sample) VALUES (?, ?, ?, ?, ?)", values)
+            self._connection.execute(
+                "INSERT INTO verdict (outcome, at, record, case_id, sample) VALUES (?, ?, ?, ?, ?)", values
+            )
         except sqlite3.IntegrityError:
             self._connection.execute(
                 "INSERT INTO verdict_history (case_id, sample, outcome, at, record) "
                 "SELECT case_id, sample, outcome, at, record FROM verdict WHERE case_id = ? AND sample = ?",
                 (case, sample),
             )
-            self._connection.execute("UPDATE verdict SET outcome = ?, at = ?, record = ? WHERE case_id = ? AND sample = ?", values)
+            self._connection.execute(
+                "UPDATE verdict SET outcome = ?, at = ?, record = ? WHERE case_id = ? AND sample = ?", values
+            )
 
     def event(self, at: str, kind: str, data: bytes) -> None:
         self._connection.execute("INSERT INTO event (at, kind, data) VALUES (?, ?, ?)", (at, kind, data))

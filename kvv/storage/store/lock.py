@@ -15,7 +15,9 @@ from kvv.storage.store.schema import explain
 
 
 class WriterLock:
-    """Held from construction to ``release``. Raises StoreError when another writer, here or in another process, holds it."""
+    """Held from construction to ``release``. Raises StoreError when another writer, here or in another process, holds
+    it.
+    """
 
     def __init__(self, store: Path) -> None:
         target = store.resolve()
@@ -26,7 +28,8 @@ class WriterLock:
         for _ in range(20):
             before = self._inode()
             connection = self._lock(store)
-            # The last holder may have removed the file between our opening and locking it: a lock on a removed file locks nobody out.
+            # The last holder may have removed the file between our opening and locking it: a lock on a removed file
+            # locks nobody out.
             if before is not None and before == self._inode():
                 return connection
             connection.close()

@@ -22,13 +22,14 @@ _SHIFTED = (
     ("event", ("at", "kind", "data"), ()),
 )
 _EXCHANGE = (
-    "case_id, sample, restart, step, ask, purpose, attempt, role, stream, status, standing, prompt_tokens, cached_tokens, completion_tokens, "
-    "cost, first_token_ms, total_ms, itl_p50_ms, upstream"
+    "case_id, sample, restart, step, ask, purpose, attempt, role, stream, status, standing, prompt_tokens,"
+    " cached_tokens, completion_tokens, cost, first_token_ms, total_ms, itl_p50_ms, upstream"
 )
 
 
 def merge_into(target: Path, parts: Sequence[Path]) -> None:
-    """Copies everything but ``meta`` of ``parts`` into the store ``target``, in their order. All of it or, with a StoreError, nothing.
+    """Copies everything but ``meta`` of ``parts`` into the store ``target``, in their order. All of it or, with a
+    StoreError, nothing.
 
     Parts must be closed and share no case: a case that stands in two of them is a StoreError.
     """
@@ -70,13 +71,18 @@ def _copy(connection: sqlite3.Connection, part: Path) -> None:
         raise StoreError(f"{part}: holds a case that another part holds too ({schema.explain(error)})") from error
     except (sqlite3.Error, ValueError, KeyError) as error:
         connection.execute("ROLLBACK")
-        raise StoreError(f"{part}: {schema.explain(error) if isinstance(error, sqlite3.Error) else 'damaged body layout'}") from error
+        raise StoreError(
+            f"{part}: {schema.explain(error) if isinstance(error, sqlite3.Error) else 'damaged body layout'}"
+        ) from error
     connection.execute("COMMIT")
 
 
 def _copy_rows(connection: sqlite3.Connection) -> None:
     (shift,) = connection.execute("SELECT coalesce(max(id), 0) FROM main.exchange").fetchone()
-    connection.execute("INSERT INTO main.cases (id, suite, samples, record) SELECT id, suite, samples, record FROM part.cases ORDER BY number")
+    connection.execute(
+        "INSERT INTO main.cases (id, suite, samples, record) SELECT id, suite, samples, record FROM part.cases ORDER BY"
+        " number"
+    )
     connection.execute(
         "INSERT INTO main.blob (digest, size, data) SELECT digest, size, data FROM part.blob p "
         "WHERE NOT EXISTS (SELECT 1 FROM main.blob m WHERE m.digest = p.digest) ORDER BY id"
@@ -86,7 +92,10 @@ def _copy_rows(connection: sqlite3.Connection) -> None:
     rows = connection.execute(f"SELECT id, body, layout, {_EXCHANGE} FROM part.exchange ORDER BY id")  # noqa: S608 our own column names
     connection.executemany(
         f"INSERT INTO main.exchange (id, body, layout, {_EXCHANGE}) VALUES ({marks})",  # noqa: S608
-        ((number + shift, None if body is None else places[body], _layout(layout, places), *rest) for number, body, layout, *rest in rows),
+        (
+            (number + shift, None if body is None else places[body], _layout(layout, places), *rest)
+            for number, body, layout, *rest in rows
+        ),
     )
     connection.execute("INSERT OR IGNORE INTO main.restart SELECT * FROM part.restart")
     for table, plain, shifted in _SHIFTED:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import Any
@@ -50,8 +51,8 @@ from kvv.storage.store.rows import (
 EXAMPLES = 5
 
 _EXCHANGE = (
-    "SELECT e.id, e.case_id, e.sample, e.step, e.ask, e.purpose, e.restart, e.standing, e.cost, e.body, e.layout, r.data, r.frames "
-    "FROM exchange e JOIN record r ON r.exchange = e.id"
+    "SELECT e.id, e.case_id, e.sample, e.step, e.ask, e.purpose, e.restart, e.standing, e.cost, e.body, e.layout,"
+    " r.data, r.frames FROM exchange e JOIN record r ON r.exchange = e.id"
 )
 
 
@@ -115,7 +116,10 @@ class Reader:
         return verdict
 
     def outcomes(self) -> dict[tuple[str, int], Outcome]:
-        return {(case_id, sample): Outcome(outcome) for case_id, sample, outcome in self._rows("SELECT case_id, sample, outcome FROM verdict")}
+        return {
+            (case_id, sample): Outcome(outcome)
+            for case_id, sample, outcome in self._rows("SELECT case_id, sample, outcome FROM verdict")
+        }
 
     def events(self) -> list[StoredEvent]:
         query = "SELECT at, kind, data FROM event ORDER BY id"
@@ -161,7 +165,9 @@ class Reader:
     def _findings(self, exchange: int) -> tuple[Finding, ...]:
         query = "SELECT rule, area, level, kind, detail FROM finding WHERE exchange = ? ORDER BY number"
         return tuple(
-            self._decode_finding(load_json(detail), rule=rule, area=Area(area), level=Level(level), kind=FindingKind(kind))
+            self._decode_finding(
+                load_json(detail), rule=rule, area=Area(area), level=Level(level), kind=FindingKind(kind)
+            )
             for rule, area, level, kind, detail in self._rows(query, exchange)
         )
 
@@ -169,12 +175,18 @@ class Reader:
         return {identity: self._answered(exchange) for identity, (_, exchange) in self._latest(case_id, sample).items()}
 
     def _latest(self, case_id: str, sample: int) -> dict[Identity, tuple[int, int]]:
-        """Per identity of the sample's last beginning, in ask order: place in the order of exchanges, and exchange, of the last
-        thing put for it, an attempt or an alias."""
+        """Per identity of the sample's last beginning, in ask order: place in the order of exchanges, and exchange, of
+        the last thing put for it, an attempt or an alias."""
         restart = self._restart(case_id, sample)
         latest: dict[Identity, tuple[int, int]] = {}
-        own = "SELECT step, ask, purpose, max(id), max(id) FROM exchange WHERE case_id = ? AND sample = ? AND restart = ? GROUP BY step, ask, purpose"
-        lent = "SELECT step, ask, purpose, after, exchange FROM alias WHERE case_id = ? AND sample = ? AND restart = ? ORDER BY id"
+        own = (
+            "SELECT step, ask, purpose, max(id), max(id) FROM exchange WHERE case_id = ? AND sample = ? AND restart = ?"
+            " GROUP BY step, ask, purpose"
+        )
+        lent = (
+            "SELECT step, ask, purpose, after, exchange FROM alias WHERE case_id = ? AND sample = ? AND restart = ?"
+            " ORDER BY id"
+        )
         for query in (own, lent):
             for step, ask, purpose, order, exchange in self._rows(query, case_id, sample, restart):
                 identity = Identity(case=case_id, sample=sample, step=step, ask=ask, purpose=purpose)
@@ -185,7 +197,12 @@ class Reader:
     def _answered(self, exchange: int) -> Answered:
         for row in self._rows(f"{_EXCHANGE} WHERE e.id = ?", exchange):
             stored = self._stored(row)
-            return Answered(request=stored.request, exchange=stored.exchange, observation=stored.observation, findings=stored.findings)
+            return Answered(
+                request=stored.request,
+                exchange=stored.exchange,
+                observation=stored.observation,
+                findings=stored.findings,
+            )
         raise StoreError(f"damaged store: exchange {exchange} has no record")
 
     def _restart(self, case_id: str, sample: int) -> int:
@@ -194,12 +211,18 @@ class Reader:
         return 0
 
     def attempts(self, case_id: str, sample: int) -> dict[str, int]:
-        query = "SELECT step, ask, purpose, max(attempt) FROM exchange WHERE case_id = ? AND sample = ? GROUP BY step, ask, purpose"
-        return {_key(case_id, sample, step, ask, purpose): attempt for step, ask, purpose, attempt in self._rows(query, case_id, sample)}
+        query = (
+            "SELECT step, ask, purpose, max(attempt) FROM exchange WHERE case_id = ? AND sample = ? GROUP BY step, ask,"
+            " purpose"
+        )
+        return {
+            _key(case_id, sample, step, ask, purpose): attempt
+            for step, ask, purpose, attempt in self._rows(query, case_id, sample)
+        }
 
     def replies(self, case_id: str, sample: int) -> list[Reply]:
-        """Whole leading steps only: it ends before a step with a gap in its asks, and before one that is older than an earlier
-        step (the sample was asked anew from there)."""
+        """Whole leading steps only: it ends before a step with a gap in its asks, and before one that is older than an
+        earlier step (the sample was asked anew from there)."""
         asks: dict[int, dict[int, tuple[int, int]]] = {}
         for identity, found in self._latest(case_id, sample).items():
             asks.setdefault(identity.step, {})[identity.ask] = found
@@ -214,7 +237,11 @@ class Reader:
             if step in commands and commands[step][0] >= newest:
                 replies.append(codec(Executed).decode(load_json(self._unpack(commands[step][1]))))
                 newest = commands[step][0]
-            elif places and list(places) == list(range(len(places))) and min(order for order, _ in places.values()) >= newest:
+            elif (
+                places
+                and list(places) == list(range(len(places)))
+                and min(order for order, _ in places.values()) >= newest
+            ):
                 replies.append(tuple(self._answered(exchange) for _, exchange in places.values()))
                 newest = max(order for order, _ in places.values())
             else:
@@ -226,13 +253,18 @@ class Reader:
 
     def finding_groups(self) -> list[FindingGroup]:
         query = (
-            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.case_id, e.sample, e.step, e.ask, e.purpose "
-            "FROM finding f JOIN exchange e ON e.id = f.exchange ORDER BY f.exchange, f.number"
+            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.case_id, e.sample, e.step, e.ask,"
+            " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange ORDER BY f.exchange, f.number"
         )
         groups: dict[tuple[str, str, str, str], _Group] = {}
         for rule, area, level, kind, detail, exchange, *place in self._rows(query):
             group = groups.setdefault((rule, area, level, kind), _Group())
-            group.add(exchange, detail, _key(*place), lambda data: self._decode_finding(data, rule=rule, area=area, level=level, kind=kind))  # noqa: B023
+            group.add(
+                exchange,
+                detail,
+                _key(*place),
+                partial(self._decode_finding, rule=rule, area=area, level=level, kind=kind),
+            )
         return [
             FindingGroup(
                 rule=rule,
@@ -250,12 +282,18 @@ class Reader:
 
     def traffic(self) -> Traffic:
         first = (
-            "SELECT role, count(*), sum(n > 1), sum(standing IN ('answered', 'refused')) FROM "
-            "(SELECT role, count(*) AS n, min(id), standing FROM exchange GROUP BY role, case_id, sample, restart, step, ask, purpose) GROUP BY role"
+            "SELECT role, count(*), sum(n > 1), sum(standing IN ('answered', 'refused')) FROM (SELECT role, count(*) AS"
+            " n, min(id), standing FROM exchange GROUP BY role, case_id, sample, restart, step, ask, purpose) GROUP BY"
+            " role"
         )
-        sums = "SELECT role, count(*), total(prompt_tokens), total(cached_tokens), total(completion_tokens), sum(cost) FROM exchange GROUP BY role"
+        sums = (
+            "SELECT role, count(*), total(prompt_tokens), total(cached_tokens), total(completion_tokens), sum(cost)"
+            " FROM exchange GROUP BY role"
+        )
         status: dict[str, dict[str, int]] = {}
-        for role, code, number in self._rows("SELECT role, status, count(*) FROM exchange GROUP BY role, status ORDER BY role, status"):
+        for role, code, number in self._rows(
+            "SELECT role, status, count(*) FROM exchange GROUP BY role, status ORDER BY role, status"
+        ):
             status.setdefault(role, {})["none" if code is None else str(code)] = number
         requests = {role: numbers for role, *numbers in self._rows(first)}
         roles: dict[str, RoleTraffic] = {}
@@ -275,11 +313,14 @@ class Reader:
 
     def timing_samples(self, suite: str | None, role: Role) -> Iterator[TimingSample]:
         query = (
-            "SELECT e.case_id, e.sample, e.purpose, e.attempt, e.stream, e.prompt_tokens, e.cached_tokens, e.completion_tokens, e.first_token_ms, "
-            "e.itl_p50_ms, e.total_ms FROM exchange e WHERE e.role = ? AND e.standing = 'answered' "
-            "AND (? IS NULL OR EXISTS (SELECT 1 FROM cases c WHERE c.id = e.case_id AND c.suite = ?)) ORDER BY e.id"
+            "SELECT e.case_id, e.sample, e.purpose, e.attempt, e.stream, e.prompt_tokens, e.cached_tokens,"
+            " e.completion_tokens, e.first_token_ms, e.itl_p50_ms, e.total_ms FROM exchange e WHERE e.role = ? AND"
+            " e.standing = 'answered' AND (? IS NULL OR EXISTS (SELECT 1 FROM cases c WHERE c.id = e.case_id AND"
+            " c.suite = ?)) ORDER BY e.id"
         )
-        for case_id, sample, purpose, attempt, stream, prompt, cached, completion, first, itl, total in self._rows(query, role.value, suite, suite):
+        for case_id, sample, purpose, attempt, stream, prompt, cached, completion, first, itl, total in self._rows(
+            query, role.value, suite, suite
+        ):
             if is_probe(purpose):
                 continue
             yield TimingSample(
@@ -298,43 +339,62 @@ class Reader:
 
     def lost_requests(self, role: Role) -> Iterator[LostRequest]:
         query = (
-            "SELECT e.case_id, e.purpose, e.stream, coalesce((SELECT max(x.prompt_tokens) FROM exchange x WHERE x.case_id = e.case_id "
-            "AND x.sample = e.sample AND x.restart = e.restart AND x.step = e.step AND x.ask = e.ask AND x.purpose = e.purpose), "
-            "(SELECT max(x.prompt_tokens) FROM exchange x WHERE x.case_id = e.case_id AND x.step = 0 AND e.step = 0 AND x.ask = e.ask "
-            "AND x.purpose = e.purpose)), e.standing, r.data FROM exchange e "
-            "LEFT JOIN record r ON r.exchange = e.id AND e.standing = 'unavailable' "
-            "WHERE e.role = ? AND e.attempt = 1 AND e.standing != 'answered' ORDER BY e.id"
+            "SELECT e.case_id, e.purpose, e.stream, coalesce((SELECT max(x.prompt_tokens) FROM exchange x WHERE"
+            " x.case_id = e.case_id AND x.sample = e.sample AND x.restart = e.restart AND x.step = e.step AND x.ask ="
+            " e.ask AND x.purpose = e.purpose), (SELECT max(x.prompt_tokens) FROM exchange x WHERE x.case_id ="
+            " e.case_id AND x.step = 0 AND e.step = 0 AND x.ask = e.ask AND x.purpose = e.purpose)), e.standing, r.data"
+            " FROM exchange e LEFT JOIN record r ON r.exchange = e.id AND e.standing = 'unavailable' WHERE e.role = ?"
+            " AND e.attempt = 1 AND e.standing != 'answered' ORDER BY e.id"
         )
         for case_id, purpose, stream, prompt, standing, data in self._rows(query, role.value):
             if not is_probe(purpose):
                 fault = None if data is None else self._fault(data)
-                yield LostRequest(case=case_id, stream=bool(stream), prompt_tokens=prompt, standing=Standing(standing), fault=fault)
+                yield LostRequest(
+                    case=case_id, stream=bool(stream), prompt_tokens=prompt, standing=Standing(standing), fault=fault
+                )
 
     def results_digest(self, *, answers: bool) -> str:
         query = (
-            "SELECT e.case_id, e.step, e.ask, e.purpose, e.attempt, e.status, e.prompt_tokens, e.completion_tokens, e.first_token_ms, e.total_ms, "
-            "r.data FROM exchange e LEFT JOIN record r ON r.exchange = e.id AND ? WHERE e.role = 'target'"
+            "SELECT e.case_id, e.step, e.ask, e.purpose, e.attempt, e.status, e.prompt_tokens, e.completion_tokens,"
+            " e.first_token_ms, e.total_ms, r.data FROM exchange e LEFT JOIN record r ON r.exchange = e.id AND ? WHERE"
+            " e.role = 'target'"
         )
         rows = []
         for *place, purpose, attempt, status, prompt, completion, first, total, data in self._rows(query, answers):
             if not is_probe(purpose):
-                row = [*place, purpose, attempt, status, prompt, completion, first, total, *([] if data is None else self._answer_of(data))]
+                row = [
+                    *place,
+                    purpose,
+                    attempt,
+                    status,
+                    prompt,
+                    completion,
+                    first,
+                    total,
+                    *([] if data is None else self._answer_of(data)),
+                ]
                 rows.append(sha256(json.dumps(row, ensure_ascii=True).encode("ascii")).digest())
         return sha256(b"".join(sorted(rows))).hexdigest() if rows else ""
 
     def _answer_of(self, data: bytes) -> list[Any]:
-        """When it came and what it says; named one by one, so that a field that a later version keeps beside them changes no digest."""
+        """When it came and what it says; named one by one, so that a field that a later version keeps beside them
+        changes no digest.
+        """
         plain = self._unpack(data)
         fields = load_json(plain[RECORD_HEAD.size : RECORD_HEAD.size + RECORD_HEAD.unpack_from(plain)[0]])
         said: Observation = self._decode_observation(fields["observation"])
-        choices = [[c.answer, c.reasoning, [[t.id, t.name, t.arguments] for t in c.tool_calls], c.finish_reason] for c in said.choices]
+        choices = [
+            [c.answer, c.reasoning, [[t.id, t.name, t.arguments] for t in c.tool_calls], c.finish_reason]
+            for c in said.choices
+        ]
         return [fields["exchange"].get("started", ""), said.id, choices]
 
     def endings(self, role: Role) -> Iterator[Ending]:
         """The records of broken attempts alone are read: only they may name a fault."""
         query = (
-            "SELECT e.case_id, e.sample, e.step, e.ask, e.purpose, e.stream, e.status, e.standing, e.total_ms, r.data FROM exchange e "
-            "LEFT JOIN record r ON r.exchange = e.id AND e.standing = 'unavailable' WHERE e.role = ? ORDER BY e.id"
+            "SELECT e.case_id, e.sample, e.step, e.ask, e.purpose, e.stream, e.status, e.standing, e.total_ms, r.data"
+            " FROM exchange e LEFT JOIN record r ON r.exchange = e.id AND e.standing = 'unavailable' WHERE e.role = ?"
+            " ORDER BY e.id"
         )
         for *place, stream, status, standing, total_ms, data in self._rows(query, role.value):
             yield Ending(
@@ -354,11 +414,15 @@ class Reader:
 
     def answered_by(self, role: Role) -> list[AnsweredBy]:
         query = (
-            "SELECT c.suite, e.upstream, count(*) FROM exchange e LEFT JOIN cases c ON c.id = e.case_id "
-            "WHERE e.upstream IS NOT NULL AND e.role = ? AND e.standing = ? GROUP BY c.suite, e.upstream ORDER BY count(*) DESC, min(e.id)"
+            "SELECT c.suite, e.upstream, count(*) FROM exchange e LEFT JOIN cases c ON c.id = e.case_id WHERE"
+            " e.upstream IS NOT NULL AND e.role = ? AND e.standing = ? GROUP BY c.suite, e.upstream ORDER BY count(*)"
+            " DESC, min(e.id)"
         )
         rows = self._rows(query, role.value, Standing.ANSWERED.value)
-        return [AnsweredBy(suite=suite or "", upstream=codec(Upstream).decode(load_json(data)), count=number) for suite, data, number in rows]
+        return [
+            AnsweredBy(suite=suite or "", upstream=codec(Upstream).decode(load_json(data)), count=number)
+            for suite, data, number in rows
+        ]
 
 
 class _Group:

@@ -12,8 +12,8 @@ from kvv.protocol.classify import Standing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredExchange:
-    """One attempt with everything kept of it. ``parts`` are the sent body's bytes, large ones shared; ``restart`` counts the beginnings
-    of its sample from 0; ``cost`` in US dollars, None where no price was known."""
+    """One attempt with everything kept of it. ``parts`` are the sent body's bytes, large ones shared; ``restart``
+    counts the beginnings of its sample from 0; ``cost`` in US dollars, None where no price was known."""
 
     exchange: Exchange
     request: Request
@@ -32,7 +32,9 @@ class StoredExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingGroup:
-    """All objections of one rule. ``exchanges`` counts exchanges, ``count`` objections; ``message`` and ``causes`` are the first one's."""
+    """All objections of one rule. ``exchanges`` counts exchanges, ``count`` objections; ``message`` and ``causes`` are
+    the first one's.
+    """
 
     rule: str
     area: Area
@@ -47,8 +49,8 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingSample:
-    """One answered exchange. ``tokens_per_s``: completion tokens after the first, over the time after the first; None where the
-    answer was not streamed or had fewer than two tokens. ``attempt`` counts from 1."""
+    """One answered exchange. ``tokens_per_s``: completion tokens after the first, over the time after the first; None
+    where the answer was not streamed or had fewer than two tokens. ``attempt`` counts from 1."""
 
     case: str
     sample: int
@@ -65,8 +67,9 @@ class TimingSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRequest:
-    """A request whose first attempt brought no whole answer. ``prompt_tokens`` are those of a later attempt, or of another sample of the same
-    opening question; None where none was answered. ``fault`` is None where an HTTP answer came."""
+    """A request whose first attempt brought no whole answer. ``prompt_tokens`` are those of a later attempt, or of
+    another sample of the same opening question; None where none was answered. ``fault`` is None where an HTTP answer
+    came."""
 
     case: str
     stream: bool
@@ -77,9 +80,9 @@ class LostRequest:
 
 class RoleTraffic(TypedDict):
     """What one role's endpoint was asked. ``requests`` are identities, ``attempts`` what was sent for
-    them; ``retried`` requests took more than one attempt; ``first_try_success`` requests were answered, or refused in due form, at the
-    first. ``status`` counts attempts by HTTP status, "none" where no answer's head arrived. ``cost`` in US dollars, None where no price
-    was known."""
+    them; ``retried`` requests took more than one attempt; ``first_try_success`` requests were answered, or refused in
+    due form, at the first. ``status`` counts attempts by HTTP status, "none" where no answer's head arrived. ``cost``
+    in US dollars, None where no price was known."""
 
     requests: int
     attempts: int

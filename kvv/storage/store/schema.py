@@ -102,14 +102,20 @@ def explain(error: sqlite3.Error) -> str:
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether the file itself is wrong, rather than the disk that it lies on."""
     name = getattr(error, "sqlite_errorname", "") or ""
-    return name in ("SQLITE_ERROR", "SQLITE_SCHEMA") or name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH"))
+    return name in ("SQLITE_ERROR", "SQLITE_SCHEMA") or name.startswith(
+        ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
+    )
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode, usable from any one thread at a time; nothing is read yet."""
     mode = "ro" if read_only else "rwc"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
     )
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
@@ -118,8 +124,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 def check_files(path: Path, *, writing: bool) -> None:
     """StoreError unless the store, its logs and its lock are plain files of its folder, or absent.
 
-    SQLite follows links and waits at pipes. A second name of the file (a hard link) may be somebody's copy: it is not written to. A store
-    that is only read may be a link itself.
+    SQLite follows links and waits at pipes. A second name of the file (a hard link) may be somebody's copy: it is not
+    written to. A store that is only read may be a link itself.
     """
     path = path if writing else path.resolve()
     for suffix in ("", "-wal", "-shm", "-journal", "-lock"):
@@ -133,18 +139,24 @@ def check_files(path: Path, *, writing: bool) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise StoreError(f"{part}: is no plain file but a link, a pipe, a device or a folder")
         if writing and found.st_nlink > 1:
-            raise StoreError(f"{part}: has another name elsewhere (a hard link), which would change too; make a copy of the run")
+            raise StoreError(
+                f"{part}: has another name elsewhere (a hard link), which would change too; make a copy of the run"
+            )
 
 
 def prepare_writer(connection: sqlite3.Connection) -> None:
-    """Write-ahead log, each commit synced: what is acknowledged survives a power cut too. Syncs are at most twenty a second."""
+    """Write-ahead log, each commit synced: what is acknowledged survives a power cut too. Syncs are at most twenty a
+    second.
+    """
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -8000")
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    connection.executescript(f"BEGIN; {TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT;")
+    connection.executescript(
+        f"BEGIN; {TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT;"
+    )
 
 
 def check_header(connection: sqlite3.Connection, path: Path) -> None:
@@ -159,9 +171,11 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def finish(connection: sqlite3.Connection) -> None:
-    """Folds the log into the one file and leaves write-ahead mode, so that the file can be read from a read-only folder.
+    """Folds the log into the one file and leaves write-ahead mode, so that the file can be read from a read-only
+    folder.
 
-    A reader in another process can hold this up; then the log stays beside the file, complete, and the next writer folds it.
+    A reader in another process can hold this up; then the log stays beside the file, complete, and the next writer
+    folds it.
     """
     connection.execute(f"PRAGMA busy_timeout = {int(FINISH_TIMEOUT_S * 1000)}")
     try:

@@ -37,13 +37,17 @@ DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, Recursion
 
 
 class Store:
-    """Writing (``put_*``) never waits for the disk; the order of the calls is the order of the commits, so that a verdict is never
-    durable before its exchanges. Reading goes over a connection of its own and sees what is committed: ``flush`` first.
+    """Writing (``put_*``) never waits for the disk; the order of the calls is the order of the commits, so that a
+    verdict is never durable before its exchanges. Reading goes over a connection of its own and sees what is committed:
+    ``flush`` first.
 
-    ``put_*`` may be called from any thread, the reading methods from one at a time. Every method raises StoreError, of one line.
+    ``put_*`` may be called from any thread, the reading methods from one at a time. Every method raises StoreError, of
+    one line.
     """
 
-    def __init__(self, path: Path, *, lock: WriterLock | None, writer: Writer | None, connection: sqlite3.Connection | None) -> None:
+    def __init__(
+        self, path: Path, *, lock: WriterLock | None, writer: Writer | None, connection: sqlite3.Connection | None
+    ) -> None:
         self.path = path
         self._lock = lock
         self._writer = writer
@@ -68,7 +72,8 @@ class Store:
     def open(cls, path: Path, *, read_only: bool = False) -> Self:
         """An existing store. What a killed process left is recovered.
 
-        ``read_only`` needs no lock: it works while another process writes, and for a closed store in a read-only folder.
+        ``read_only`` needs no lock: it works while another process writes, and for a closed store in a read-only
+        folder.
         """
         path = Path(path)
         if not path.is_file():
@@ -113,7 +118,9 @@ class Store:
         """The plan: each case once, and case id -> number of samples (1 where absent). A case put again is replaced."""
         self._put(Inserter.cases, tuple(cases), dict(samples), size=_OVERHEAD * (len(cases) + 1))
 
-    def put_exchange(self, received: Received, request: Request, body: EncodedBody, *, cost: float | None = None) -> None:
+    def put_exchange(
+        self, received: Received, request: Request, body: EncodedBody, *, cost: float | None = None
+    ) -> None:
         """One attempt; ``cost`` in US dollars. Its tokens and its standing are taken from the observation."""
         exchange = received.exchange
         # the answer's text stands in the frames and in the observation
@@ -129,7 +136,9 @@ class Store:
         self._put(Inserter.executed, case_id, sample, step, executed, size=_OVERHEAD + len(executed.output))
 
     def put_restart(self, case_id: str, sample: int) -> None:
-        """The sample begins anew at step 0 (its sandbox is gone): what was put so far is kept, but is no part of its history."""
+        """The sample begins anew at step 0 (its sandbox is gone): what was put so far is kept, but is no part of its
+        history.
+        """
         self._put(Inserter.restart, case_id, sample)
 
     def put_findings(self, exchange_id: int, findings: Sequence[Finding]) -> None:
@@ -145,7 +154,15 @@ class Store:
             record = dump_json(codec(Verdict).encode(verdict))
         except NotStorableError as error:
             raise NotStorableError(f"verdict of {verdict.case}#{verdict.sample}: {error}") from error
-        self._put(Inserter.verdict, verdict.case, verdict.sample, verdict.outcome.value, _now(), record, size=_OVERHEAD + len(record))
+        self._put(
+            Inserter.verdict,
+            verdict.case,
+            verdict.sample,
+            verdict.outcome.value,
+            _now(),
+            record,
+            size=_OVERHEAD + len(record),
+        )
 
     def put_event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Something that happened to the run, with the UTC time. Raises NotStorableError as ``put_verdict`` does."""
@@ -166,18 +183,22 @@ class Store:
         return self._writer.concluded if self._writer is not None else self._reading(Reader.exchange_count)
 
     async def drained(self, below_bytes: int) -> None:
-        """Returns once at most so much is not committed; 0 waits for everything. Raises StoreError when the writer has failed."""
+        """Returns once at most so much is not committed; 0 waits for everything. Raises StoreError when the writer has
+        failed.
+        """
         if self._writer is not None:
             await self._writer.drained(below_bytes)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when everything put so far is committed. Raises StoreError when it is not after ``timeout`` seconds."""
+        """Returns when everything put so far is committed. Raises StoreError when it is not after ``timeout``
+        seconds.
+        """
         if self._writer is not None:
             self._writer.flush(timeout)
 
     def close(self) -> None:
-        """Commits, folds the log into the one file, gives the lock back. Raises StoreError when something put was not committed;
-        all is released even then. A second call does nothing."""
+        """Commits, folds the log into the one file, gives the lock back. Raises StoreError when something put was not
+        committed; all is released even then. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -199,7 +220,9 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # --- reading -------------------------------------------------------------------------------------
@@ -247,7 +270,9 @@ class Store:
         return self._reading(Reader.meta)
 
     def cases(self, suite: str | None = None) -> Iterator[tuple[Case, int]]:
-        """Each planned case, in the order they were put, and its number of samples. Lists stay lists, tuples tuples, fragments fragments."""
+        """Each planned case, in the order they were put, and its number of samples. Lists stay lists, tuples tuples,
+        fragments fragments.
+        """
         return self._stream(lambda reader: reader.cases(suite))
 
     def case(self, case_id: str) -> Case:
@@ -259,8 +284,9 @@ class Store:
     def history(self, case_id: str, sample: int) -> list[tuple[Answered, ...]]:
         """Per step, in ask order, the last attempt of each identity, aliases resolved: what ``Suite.step`` is fed with.
 
-        Whole leading steps, as far as the store can know: it ends before a gap and before a step that is older than one before it.
-        A process that died in mid-step can have left the last step short; compare with the ``Ask``. Ends before an executed command.
+        Whole leading steps, as far as the store can know: it ends before a gap and before a step that is older than one
+        before it. A process that died in mid-step can have left the last step short; compare with the ``Ask``. Ends
+        before an executed command.
         """
         replies = self.replies(case_id, sample)
         steps: list[tuple[Answered, ...]] = []
@@ -282,8 +308,12 @@ class Store:
         """Identity key -> the highest attempt so far."""
         return self._reading(lambda reader: reader.attempts(case_id, sample))
 
-    def exchanges(self, case_id: str | None = None, sample: int | None = None, *, rule: str | None = None) -> Iterator[StoredExchange]:
-        """All attempts in the order they were put, frames included where they were kept; with ``rule``, a glob, those it objected to."""
+    def exchanges(
+        self, case_id: str | None = None, sample: int | None = None, *, rule: str | None = None
+    ) -> Iterator[StoredExchange]:
+        """All attempts in the order they were put, frames included where they were kept; with ``rule``, a glob, those
+        it objected to.
+        """
         return self._stream(lambda reader: reader.exchanges(case_id, sample, rule))
 
     def verdict(self, case_id: str, sample: int) -> Verdict | None:
@@ -308,7 +338,9 @@ class Store:
         return self._reading(Reader.traffic)
 
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
-        """Answered exchanges of one role but its probes, in the order they were put; what was refused or broke off has no timing of its own."""
+        """Answered exchanges of one role but its probes, in the order they were put; what was refused or broke off has
+        no timing of its own.
+        """
         return self._stream(lambda reader: reader.timing_samples(suite, role))
 
     def lost_requests(self, *, role: Role = Role.TARGET) -> Iterator[LostRequest]:
@@ -316,13 +348,15 @@ class Store:
         return self._stream(lambda reader: reader.lost_requests(role))
 
     def results_digest(self) -> str:
-        """Which measurement this is, wherever and in whatever form its results lie; "" where nothing was asked of the target.
+        """Which measurement this is, wherever and in whatever form its results lie; "" where nothing was asked of the
+        target.
 
-        SHA-256 over every attempt of the target's requests but probes, in no order: the request's place, status, tokens and times. Two
-        runs that agree in every score still differ in times measured to a fraction of a microsecond; a copied, renamed or merged store
-        does not, and neither does one whose verdicts were made anew. A recording may lack times, so of an imported one each answer's own
-        text, id and date count too: it is the same one compressed, reformatted or with its lines in another order. Two imported
-        recordings that agree in all of this hold nothing that tells them apart.
+        SHA-256 over every attempt of the target's requests but probes, in no order: the request's place, status, tokens
+        and times. Two runs that agree in every score still differ in times measured to a fraction of a microsecond; a
+        copied, renamed or merged store does not, and neither does one whose verdicts were made anew. A recording may
+        lack times, so of an imported one each answer's own text, id and date count too: it is the same one compressed,
+        reformatted or with its lines in another order. Two imported recordings that agree in all of this hold nothing
+        that tells them apart.
         """
         answers = bool(self.meta().get("imported"))
         return self._reading(lambda reader: reader.results_digest(answers=answers))

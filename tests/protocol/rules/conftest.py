@@ -20,7 +20,10 @@ from kvv.protocol.rules import rules_for
 DONE = b"[DONE]"
 IDENTITY = Identity(case="lab", sample=0, step=0, ask=0, purpose="probe")
 STREAM = {"stream": True, "stream_options": {"include_usage": True}}
-WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "required": ["city"]}}}
+WEATHER = {
+    "type": "function",
+    "function": {"name": "get_weather", "parameters": {"type": "object", "required": ["city"]}},
+}
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 DETAILED = USAGE | {"prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 3}}
 
@@ -43,19 +46,37 @@ class Answer:
     def wire(self) -> bytes:
         if self.body is not None:
             return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
-        return b"".join(b"data: " + (f if isinstance(f, bytes) else orjson.dumps(f)) + b"\n\n" for f in self.frames) + self.tail
+        return (
+            b"".join(b"data: " + (f if isinstance(f, bytes) else orjson.dumps(f)) + b"\n\n" for f in self.frames)
+            + self.tail
+        )
 
     def read(self, *, split: int = 0, steady: bool = True, keep_frames: bool = False) -> Received:
         request = Request(
-            body={"model": "m", "messages": [{"role": "user", "content": "Hi"}]} | self.request, stream=self.request.get("stream") is True
+            body={"model": "m", "messages": [{"role": "user", "content": "Hi"}]} | self.request,
+            stream=self.request.get("stream") is True,
         )
         rules = rules_for(self.profile, request, moonshot_stream=self.moonshot)
         reader = Reader(
-            identity=IDENTITY, attempt=1, request=request, started="2026-01-01T00:00:00Z", rules=rules, keep_frames=keep_frames,
-            limits=Limits(), redact=None, steady=steady,
-        )  # fmt: skip
+            identity=IDENTITY,
+            attempt=1,
+            request=request,
+            started="2026-01-01T00:00:00Z",
+            rules=rules,
+            keep_frames=keep_frames,
+            limits=Limits(),
+            redact=None,
+            steady=steady,
+        )
         label = "text/event-stream" if self.body is None else "application/json"
-        reader.head(self.status, self.headers if any(k == "content-type" for k, _ in self.headers) else [("content-type", label), *self.headers])
+        reader.head(
+            self.status,
+            (
+                self.headers
+                if any(k == "content-type" for k, _ in self.headers)
+                else [("content-type", label), *self.headers]
+            ),
+        )
         wire = self.wire()
         for start in range(0, len(wire), split or max(1, len(wire))):
             reader.feed(wire[start : start + (split or len(wire))], float(start))
@@ -93,14 +114,30 @@ class Lab:
         }
 
     def chunk(
-        self, delta: dict[str, Any] | None = None, finish: str | None = None, *, index: int = 0, kimi: bool = False, **top: Any
+        self,
+        delta: dict[str, Any] | None = None,
+        finish: str | None = None,
+        *,
+        index: int = 0,
+        kimi: bool = False,
+        **top: Any,
     ) -> dict[str, Any]:
         id = "chatcmpl-0123456789abcdef01234567" if kimi else "chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG"
-        choice = {"index": index, "delta": delta or {}} | ({} if kimi else {"logprobs": None}) | {"finish_reason": finish}
-        return {"id": id, "object": "chat.completion.chunk", "created": 1_741_570_283, "model": "m", "choices": [choice]} | top
+        choice = (
+            {"index": index, "delta": delta or {}} | ({} if kimi else {"logprobs": None}) | {"finish_reason": finish}
+        )
+        return {
+            "id": id,
+            "object": "chat.completion.chunk",
+            "created": 1_741_570_283,
+            "model": "m",
+            "choices": [choice],
+        } | top
 
     def openai_text(self) -> Answer:
-        """As OpenAI streams: usage null on every chunk, a system fingerprint, a service tier, refusal null in the first delta."""
+        """As OpenAI streams: usage null on every chunk, a system fingerprint, a service tier, refusal null in the first
+        delta.
+        """
         extra = {"service_tier": "default", "system_fingerprint": "fp_fc9f1d7035", "usage": None}
         return Answer(
             frames=[
@@ -109,7 +146,15 @@ class Lab:
                 self.chunk({"content": ", how can I"}, **extra),
                 self.chunk({"content": " help?"}, **extra),
                 self.chunk({}, "stop", **extra),
-                self.chunk(**(extra | {"choices": [], "usage": DETAILED | {"completion_tokens_details": {"reasoning_tokens": 0}}})),
+                self.chunk(
+                    **(
+                        extra
+                        | {
+                            "choices": [],
+                            "usage": DETAILED | {"completion_tokens_details": {"reasoning_tokens": 0}},
+                        }
+                    )
+                ),
                 DONE,
             ],
             request=dict(STREAM),
@@ -118,7 +163,11 @@ class Lab:
     def openai_tools(self) -> Answer:
         def call(index: int, arguments: str, **first: Any) -> dict[str, Any]:
             name = first.pop("name", None)
-            return {"tool_calls": [{"index": index} | first | {"function": ({"name": name} if name else {}) | {"arguments": arguments}}]}
+            return {
+                "tool_calls": [
+                    {"index": index} | first | {"function": ({"name": name} if name else {}) | {"arguments": arguments}}
+                ]
+            }
 
         return Answer(
             frames=[
@@ -138,15 +187,23 @@ class Lab:
     def openai_body(self) -> Answer:
         message = {"role": "assistant", "content": "Hello!", "refusal": None, "annotations": []}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-        return Answer(body=self.chunk(object="chat.completion", choices=[choice], usage=DETAILED | {"service_tier": "default"}))
+        return Answer(
+            body=self.chunk(object="chat.completion", choices=[choice], usage=DETAILED | {"service_tier": "default"})
+        )
 
     def openai_body_tools(self) -> Answer:
         calls = [
             {"id": "call_a", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'}},
             {"id": "call_b", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Rome"}'}},
         ]
-        choice = {"index": 0, "message": {"role": "assistant", "content": None, "tool_calls": calls}, "finish_reason": "tool_calls"}
-        return Answer(body=self.chunk(object="chat.completion", choices=[choice], usage=USAGE), request={"tools": [WEATHER]})
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": None, "tool_calls": calls},
+            "finish_reason": "tool_calls",
+        }
+        return Answer(
+            body=self.chunk(object="chat.completion", choices=[choice], usage=USAGE), request={"tools": [WEATHER]}
+        )
 
     def vllm_reasoning(self) -> Answer:
         """As vLLM 0.2x streams: reasoning and content side by side, one null; stop_reason and token_ids beside."""
@@ -198,8 +255,18 @@ class Lab:
     def kimi_tools(self) -> Answer:
         answer = self.kimi_text()
         c = lambda delta, finish=None: self.chunk(delta, finish, kimi=True)  # noqa: E731
-        first = {"index": 0, "id": "get_weather_0", "type": "function", "function": {"name": "get_weather", "arguments": ""}}
-        second = {"index": 1, "id": "get_weather_1", "type": "function", "function": {"name": "get_weather", "arguments": ""}}
+        first = {
+            "index": 0,
+            "id": "get_weather_0",
+            "type": "function",
+            "function": {"name": "get_weather", "arguments": ""},
+        }
+        second = {
+            "index": 1,
+            "id": "get_weather_1",
+            "type": "function",
+            "function": {"name": "get_weather", "arguments": ""},
+        }
         end = c({}, "tool_calls")
         end["choices"][0]["usage"] = DETAILED
         answer.frames[3:7] = [
@@ -242,7 +309,10 @@ class Lab:
     def profile(self, name: str = "openai", surface: Surface = Surface.VENDOR, **update: Any) -> Profile:
         """A shipped profile with whole tables replaced field by field."""
         made = load_profile(name, surface)
-        tables = {key: getattr(made, key).model_copy(update=value) if isinstance(value, dict) else value for key, value in update.items()}
+        tables = {
+            key: getattr(made, key).model_copy(update=value) if isinstance(value, dict) else value
+            for key, value in update.items()
+        }
         return made.model_copy(update=tables)
 
     def base(self, name: str) -> Answer:

@@ -11,7 +11,10 @@ import pytest
 from kvv.core import Fault, FaultKind, Level, Surface
 
 
-@pytest.mark.parametrize("name", ["openai", "openai-tools", "openai-body", "openai-body-tools", "vllm", "kimi", "kimi-tools", "kimi-body", "n2"])
+@pytest.mark.parametrize(
+    "name",
+    ["openai", "openai-tools", "openai-body", "openai-body-tools", "vllm", "kimi", "kimi-tools", "kimi-body", "n2"],
+)
 def test_a_clean_exchange_has_no_finding(lab: Any, name: str) -> None:
     received = lab.base(name).read()
     assert received.findings == ()
@@ -39,7 +42,12 @@ def comments(answer: Any) -> None:
 
 
 def null_deltas(answer: Any) -> None:
-    each_delta(answer, lambda c: c["delta"].update({k: None for k in ("role", "tool_calls", "refusal", "function_call") if k not in c["delta"]}))
+    each_delta(
+        answer,
+        lambda c: c["delta"].update(
+            {k: None for k in ("role", "tool_calls", "refusal", "function_call") if k not in c["delta"]}
+        ),
+    )
 
 
 def extra_fields(answer: Any) -> None:
@@ -49,13 +57,22 @@ def extra_fields(answer: Any) -> None:
 
 
 def reasoning_field(answer: Any) -> None:
-    answer.frames.insert(1, {**answer.frames[1], "choices": [{**answer.frames[1]["choices"][0], "delta": {"reasoning": "Hm."}}]})
+    answer.frames.insert(
+        1, {**answer.frames[1], "choices": [{**answer.frames[1]["choices"][0], "delta": {"reasoning": "Hm."}}]}
+    )
 
 
 def azure_prompt_filter(answer: Any) -> None:
     results = [{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False}}}]
-    answer.frames.insert(0, {"choices": [], "created": 0, "id": "", "model": "", "object": "", "prompt_filter_results": results})
-    offsets = {"content_filter_offsets": {"check_offset": 4}, "content_filter_results": {}, "finish_reason": None, "index": 0}
+    answer.frames.insert(
+        0, {"choices": [], "created": 0, "id": "", "model": "", "object": "", "prompt_filter_results": results}
+    )
+    offsets = {
+        "content_filter_offsets": {"check_offset": 4},
+        "content_filter_results": {},
+        "finish_reason": None,
+        "index": 0,
+    }
     answer.frames.insert(3, {"choices": [offsets], "created": 0, "id": "", "model": "", "object": ""})
 
 

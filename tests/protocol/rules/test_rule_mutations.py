@@ -123,7 +123,9 @@ def drop(target: dict[str, Any], key: str) -> None:
 
 LOOP = "The next step is to add the numbers. " * 30
 BROKEN_OFF = "This is a sentence of some length. " * 3 + "Another one follows it here. " * 4 + "Then comes the"
-MIXED = "A text that is long enough to be looked at by this rule, wherein one wo月rd is mixed, says the test of this rule."
+MIXED = (
+    "A text that is long enough to be looked at by this rule, wherein one wo月rd is mixed, says the test of this rule."
+)
 
 
 def forced_stop(answer: Any) -> None:
@@ -146,29 +148,60 @@ def untopped() -> dict[str, Any]:
 
 
 def same_twice(answer: Any) -> None:
-    for frame, value in enumerate(({"reasoning": "Hello there, how are"}, {"reasoning": " you?"}, {"content": "Hello there, how are you?"}, {})):
+    for frame, value in enumerate(
+        ({"reasoning": "Hello there, how are"}, {"reasoning": " you?"}, {"content": "Hello there, how are you?"}, {})
+    ):
         choice(answer, frame + 1)["delta"] = value
 
 
 ROWS = [
     # event stream
     Row("stream/content-type", "openai", lambda a: a.headers.append(("content-type", "application/json")), frame=1),
-    Row("stream/content-type", "openai", lambda a: a.headers.append(("content-type", "text/plain")), frame=1, name="plain"),
+    Row(
+        "stream/content-type",
+        "openai",
+        lambda a: a.headers.append(("content-type", "text/plain")),
+        frame=1,
+        name="plain",
+    ),
     Row("stream/not-streamed", "openai-body", lambda a: a.request.update(stream=True), frame=1),
     Row("stream/unasked", "openai", lambda a: a.request.update(stream=False), frame=1),
     Row("stream/json", "openai", lambda a: insert(a, 1, b": OPENROUTER PROCESSING"), frame=2),
     Row("stream/json", "openai", lambda a: insert(a, 1, b'{"id":'), frame=2, name="cut"),
     Row("stream/json", "openai", lambda a: insert(a, 1, b"[" * 300 + b"]" * 300), frame=2, name="deep"),
-    Row("stream/strict-json", "openai", lambda a: insert(a, 2, orjson.dumps(a.frames[1] | {"x": 0}).replace(b'"x":0', b'"x":NaN')), frame=3),
-    Row("stream/strict-json", "openai", lambda a: insert(a, 2, orjson.dumps(a.frames[1]).replace(b"Hello", b"\xff")), frame=3, name="utf8"),
+    Row(
+        "stream/strict-json",
+        "openai",
+        lambda a: insert(a, 2, orjson.dumps(a.frames[1] | {"x": 0}).replace(b'"x":0', b'"x":NaN')),
+        frame=3,
+    ),
+    Row(
+        "stream/strict-json",
+        "openai",
+        lambda a: insert(a, 2, orjson.dumps(a.frames[1]).replace(b"Hello", b"\xff")),
+        frame=3,
+        name="utf8",
+    ),
     Row("stream/done", "openai", lambda a: a.frames.pop(), frame=6),
     Row("stream/done-once", "openai", lambda a: a.frames.append(b"[DONE]"), SHOULD, frame=8),
     Row("stream/after-done", "openai", lambda a: a.frames.append(a.frames[1]), frame=8),
-    Row("stream/unterminated", "openai", lambda a: (a.frames.pop(), set_tail(a, b"data: [DONE]\n")), SHOULD, frame=None),
-    Row("stream/empty-event", "openai", lambda a: a.frames.__setitem__(0, orjson.dumps(a.frames[0]) + b"\nid: 1\n\n: ping"), SHOULD),
+    Row(
+        "stream/unterminated", "openai", lambda a: (a.frames.pop(), set_tail(a, b"data: [DONE]\n")), SHOULD, frame=None
+    ),
+    Row(
+        "stream/empty-event",
+        "openai",
+        lambda a: a.frames.__setitem__(0, orjson.dumps(a.frames[0]) + b"\nid: 1\n\n: ping"),
+        SHOULD,
+    ),
     Row("stream/no-chunks", "openai", lambda a: a.frames.__setitem__(slice(0, 6), []), frame=1),
     Row("body/content-type", "openai-body", lambda a: a.headers.append(("content-type", "text/html")), SHOULD),
-    Row("body/strict-json", "openai-body", lambda a: set_body(a, orjson.dumps(a.body).replace(b'"logprobs":null', b'"x":Infinity')), frame=1),
+    Row(
+        "body/strict-json",
+        "openai-body",
+        lambda a: set_body(a, orjson.dumps(a.body).replace(b'"logprobs":null', b'"x":Infinity')),
+        frame=1,
+    ),
     Row("body/strict-json", "openai-body", lambda a: set_body(a, b"\xef\xbb\xbf" + orjson.dumps(a.body)), name="bom"),
     # envelope
     Row("chunk/id", "openai", lambda a: a.frames[2].update(id=""), frame=3),
@@ -188,7 +221,9 @@ ROWS = [
     Row("chunk/choices", "openai", lambda a: a.frames[2].update(choices=[3]), frame=3, name="choice"),
     Row("chunk/choices", "openai-body", lambda a: a.body.update(choices=["x"]), name="body-choice"),
     Row("chunk/empty-choices", "openai", lambda a: insert(a, 2, copy_of(a, 1, choices=[])), SHOULD, frame=3),
-    Row("chunk/one-choice", "kimi", lambda a: a.frames[4]["choices"].append(a.frames[4]["choices"][0]), SHOULD, frame=5),
+    Row(
+        "chunk/one-choice", "kimi", lambda a: a.frames[4]["choices"].append(a.frames[4]["choices"][0]), SHOULD, frame=5
+    ),
     Row("chunk/one-choice", "kimi", lambda a: insert(a, 0, copy_of(a, 0, choices=[])), SHOULD, frame=1, name="none"),
     Row("chunk/choice-index", "openai", lambda a: choice(a, 2).update(index=197), frame=3),
     Row("chunk/choice-index", "openai", lambda a: drop(choice(a, 2), "index"), frame=3, name="absent"),
@@ -205,7 +240,12 @@ ROWS = [
     Row("delta/role-value", "openai", lambda a: delta(a, 0).update(role="user"), frame=1),
     Row("delta/role-once", "openai", lambda a: delta(a, 2).update(role="assistant"), SHOULD, frame=3),
     Row("delta/content-type", "openai", lambda a: delta(a, 2).update(content=["x"]), frame=3),
-    Row("delta/content-type", "openai-body", lambda a: message(a).update(content=[{"type": "text", "text": "x"}]), name="body"),
+    Row(
+        "delta/content-type",
+        "openai-body",
+        lambda a: message(a).update(content=[{"type": "text", "text": "x"}]),
+        name="body",
+    ),
     Row("delta/reasoning-type", "kimi", lambda a: delta(a, 2).update(reasoning_content={"x": 1}), frame=3),
     Row("delta/reasoning-field", "kimi", lambda a: set_delta(a, 2, {"reasoning": "Hm"}), SHOULD, frame=3),
     Row("delta/null", "kimi", lambda a: delta(a, 4).update(reasoning_content=None), SHOULD, frame=5),
@@ -226,24 +266,67 @@ ROWS = [
     Row("tools/empty-list", "openai-body", lambda a: message(a).update(tool_calls=[]), SHOULD, name="body"),
     Row("tools/index", "openai-tools", lambda a: drop(call(a, 2), "index"), frame=3),
     Row("tools/index-order", "openai-tools", lambda a: [call(a, i).update(index=3) for i in (4, 5)], frame=5),
-    Row("tools/index-order", "openai-tools", lambda a: [call(a, i).update(index=1) for i in (1, 2, 3)], frame=2, name="first"),
+    Row(
+        "tools/index-order",
+        "openai-tools",
+        lambda a: [call(a, i).update(index=1) for i in (1, 2, 3)],
+        frame=2,
+        name="first",
+    ),
     Row("tools/index-reused", "openai-tools", lambda a: [call(a, i).update(index=0) for i in (4, 5)], frame=5),
     Row("tools/id", "openai-tools", lambda a: drop(call(a, 1), "id"), frame=2),
     Row("tools/id", "openai-body-tools", lambda a: message(a)["tool_calls"][1].update(id=""), name="body"),
     Row("tools/id", "openai-tools", lambda a: call(a, 2).update(id=call(a, 1).pop("id")), frame=2, name="late"),
     Row("tools/id-distinct", "openai-tools", lambda a: call(a, 4).update(id="call_a"), frame=5),
-    Row("tools/id-distinct", "openai-body-tools", lambda a: message(a)["tool_calls"][1].update(id="call_a"), name="body"),
+    Row(
+        "tools/id-distinct", "openai-body-tools", lambda a: message(a)["tool_calls"][1].update(id="call_a"), name="body"
+    ),
     Row("tools/name", "openai-tools", lambda a: call(a, 1)["function"].update(name=""), frame=2),
     Row("tools/name-once", "openai-tools", lambda a: call(a, 2)["function"].update(name="get_weather"), frame=3),
     Row("tools/type", "openai-tools", lambda a: drop(call(a, 1), "type"), SHOULD, frame=2),
-    Row("tools/arguments-type", "openai-tools", lambda a: call(a, 5)["function"].update(arguments={"city": "Rome"}), frame=6),
-    Row("tools/arguments-type", "openai-body-tools", lambda a: message(a)["tool_calls"][0]["function"].update(arguments={}), name="body"),
+    Row(
+        "tools/arguments-type",
+        "openai-tools",
+        lambda a: call(a, 5)["function"].update(arguments={"city": "Rome"}),
+        frame=6,
+    ),
+    Row(
+        "tools/arguments-type",
+        "openai-body-tools",
+        lambda a: message(a)["tool_calls"][0]["function"].update(arguments={}),
+        name="body",
+    ),
     Row("tools/arguments-json", "openai-tools", lambda a: a.frames.pop(3), frame=3),
-    Row("tools/arguments-json", "openai-tools", lambda a: call(a, 5)["function"].update(arguments='{"city":"\\月"}'), frame=6, name="B44"),
+    Row(
+        "tools/arguments-json",
+        "openai-tools",
+        lambda a: call(a, 5)["function"].update(arguments='{"city":"\\月"}'),
+        frame=6,
+        name="B44",
+    ),
     Row("tools/arguments-json", "openai-tools", lambda a: a.frames.pop(5), frame=5, name="empty"),
-    Row("tools/arguments-object", "openai-tools", lambda a: call(a, 5)["function"].update(arguments='"{\\"city\\":\\"Rome\\"}"'), frame=6),
-    Row("tools/arguments-escaped", "openai-tools", lambda a: escape_arguments(a, '{"city":"\\u5317\\u4eac"}'), SHOULD, frame=6, name="B42"),
-    Row("tools/arguments-escaped", "openai-tools", lambda a: escape_arguments(a, '{"city":"\\ud83d\\ude42"}'), SHOULD, frame=6, name="emoji"),
+    Row(
+        "tools/arguments-object",
+        "openai-tools",
+        lambda a: call(a, 5)["function"].update(arguments='"{\\"city\\":\\"Rome\\"}"'),
+        frame=6,
+    ),
+    Row(
+        "tools/arguments-escaped",
+        "openai-tools",
+        lambda a: escape_arguments(a, '{"city":"\\u5317\\u4eac"}'),
+        SHOULD,
+        frame=6,
+        name="B42",
+    ),
+    Row(
+        "tools/arguments-escaped",
+        "openai-tools",
+        lambda a: escape_arguments(a, '{"city":"\\ud83d\\ude42"}'),
+        SHOULD,
+        frame=6,
+        name="emoji",
+    ),
     Row("tools/known-name", "openai-tools", lambda a: call(a, 4)["function"].update(name="get_whether"), SHOULD),
     Row("tools/unrequested", "openai-tools", lambda a: drop(a.request, "tools")),
     Row("tools/choice-none", "openai-tools", lambda a: a.request.update(tool_choice="none")),
@@ -266,7 +349,12 @@ ROWS = [
     Row("finish/once", "openai", lambda a: insert(a, 5, copy_of(a, 4)), frame=6),
     Row("finish/nothing-after", "openai", lambda a: insert(a, 5, copy_of(a, 1)), frame=6),
     Row("finish/tool-calls", "openai-tools", lambda a: choice(a, 6).update(finish_reason="stop"), frame=7),
-    Row("finish/tool-calls", "openai-body-tools", lambda a: a.body["choices"][0].update(finish_reason="stop"), name="body"),
+    Row(
+        "finish/tool-calls",
+        "openai-body-tools",
+        lambda a: a.body["choices"][0].update(finish_reason="stop"),
+        name="body",
+    ),
     Row("finish/tool-calls", "openai-tools", forced_stop, SHOULD, name="required"),
     Row("finish/calls-missing", "openai", lambda a: choice(a, 4).update(finish_reason="tool_calls"), frame=5),
     Row("finish/at-cap", "openai", lambda a: a.request.update(max_tokens=7), SHOULD),
@@ -282,7 +370,13 @@ ROWS = [
     Row("usage/integers", "openai", lambda a: drop(usage(a), "prompt_tokens"), frame=6),
     Row("usage/integers", "openai", lambda a: usage(a).update(total_tokens=18.0), frame=6, name="float"),
     Row("usage/integers", "openai", lambda a: usage(a).update(total_tokens=True), frame=6, name="bool"),
-    Row("usage/integers", "openai", lambda a: usage(a).update(completion_tokens=-1, total_tokens=10), frame=6, name="negative"),
+    Row(
+        "usage/integers",
+        "openai",
+        lambda a: usage(a).update(completion_tokens=-1, total_tokens=10),
+        frame=6,
+        name="negative",
+    ),
     Row("usage/integers", "openai", lambda a: a.frames[5].update(usage=[7]), frame=6, name="list"),
     Row("usage/integers", "openai-body", lambda a: a.body.update(usage=7), frame=1, name="body"),
     Row("usage/integers", "kimi", lambda a: choice(a, 6).update(usage=7), frame=7, name="choice"),
@@ -290,13 +384,36 @@ ROWS = [
     Row("usage/prompt-zero", "openai", lambda a: usage(a).update(prompt_tokens=0, total_tokens=7), frame=6),
     Row("usage/completion-zero", "openai", lambda a: usage(a).update(completion_tokens=0, total_tokens=11), frame=6),
     Row("usage/cached", "openai", lambda a: usage(a).update(prompt_tokens_details={"cached_tokens": 12}), frame=6),
-    Row("usage/cached", "openai-body", lambda a: a.body["usage"].update(prompt_tokens_details={"cached_tokens": -1}), name="negative"),
-    Row("usage/reasoning", "openai", lambda a: usage(a).update(completion_tokens_details={"reasoning_tokens": 8}), frame=6),
-    Row("usage/reasoning-zero", "kimi", lambda a: usage(a).update(completion_tokens_details={"reasoning_tokens": 0}), SHOULD, frame=8),
+    Row(
+        "usage/cached",
+        "openai-body",
+        lambda a: a.body["usage"].update(prompt_tokens_details={"cached_tokens": -1}),
+        name="negative",
+    ),
+    Row(
+        "usage/reasoning",
+        "openai",
+        lambda a: usage(a).update(completion_tokens_details={"reasoning_tokens": 8}),
+        frame=6,
+    ),
+    Row(
+        "usage/reasoning-zero",
+        "kimi",
+        lambda a: usage(a).update(completion_tokens_details={"reasoning_tokens": 0}),
+        SHOULD,
+        frame=8,
+    ),
     Row("usage/equal", "kimi", lambda a: usage(a).update(prompt_tokens=12, total_tokens=19), frame=8),
     Row("usage/equal", "openai-body", lambda a: a.body["usage"].update(cached_tokens=5), frame=1, name="flat"),
     Row("usage/unasked", "openai", lambda a: a.request.update(stream_options={}), SHOULD, frame=6),
-    Row("usage/unasked", "openai", lambda a: (strip_kimi_tail(a), a.frames[4].update(usage={})), SHOULD, frame=5, name="C08"),
+    Row(
+        "usage/unasked",
+        "openai",
+        lambda a: (strip_kimi_tail(a), a.frames[4].update(usage={})),
+        SHOULD,
+        frame=5,
+        name="C08",
+    ),
     Row("usage/monotonic", "openai", lambda a: running(a, 0, 2, 1), SHOULD, frame=3),
     Row("usage/monotonic", "kimi-tools", reasoning_grows, SHOULD, frame=8, name="reasoning"),
     Row("usage/middle", "kimi", lambda a: a.frames[4].update(usage={"prompt_tokens": 1}), SHOULD, frame=5, name="top"),
@@ -304,23 +421,55 @@ ROWS = [
     Row("usage/details", "kimi", lambda a: drop(usage(a), "prompt_tokens_details"), SHOULD, frame=8),
     Row("usage/end-frame", "kimi", lambda a: drop(choice(a, 6), "usage"), SHOULD, frame=7),
     Row("usage/headers", "kimi", lambda a: a.headers.clear(), MAY, frame=None),
-    Row("usage/headers-equal", "kimi", lambda a: a.headers.__setitem__(0, ("x-msh-usage-prompt-tokens", "10")), SHOULD, frame=8),
+    Row(
+        "usage/headers-equal",
+        "kimi",
+        lambda a: a.headers.__setitem__(0, ("x-msh-usage-prompt-tokens", "10")),
+        SHOULD,
+        frame=8,
+    ),
     # logprobs
-    Row("logprobs/present", "openai", lambda a: a.request.update(logprobs=True), profile={"claims": {"logprobs": True}}),
+    Row(
+        "logprobs/present", "openai", lambda a: a.request.update(logprobs=True), profile={"claims": {"logprobs": True}}
+    ),
     Row("logprobs/shape", "openai", lambda a: with_logprobs(a, (1, 2, 3), logprob(value=0.5)), frame=2),
     Row("logprobs/shape", "openai", lambda a: with_logprobs(a, (1, 2, 3), {"content": ["a"]}), frame=2, name="entry"),
     Row("logprobs/shape", "openai", lambda a: choice(a, 1).update(logprobs=[1]), frame=2, name="list"),
     Row("logprobs/shape", "openai-body", lambda a: a.body["choices"][0].update(logprobs=untopped()), name="top"),
-    Row("logprobs/coverage", "openai", lambda a: with_logprobs(a, (1, 2), logprob()), SHOULD, frame=4, profile={"claims": {"logprobs": True}}),
+    Row(
+        "logprobs/coverage",
+        "openai",
+        lambda a: with_logprobs(a, (1, 2), logprob()),
+        SHOULD,
+        frame=4,
+        profile={"claims": {"logprobs": True}},
+    ),
     Row("logprobs/first-chunk", "kimi", lambda a: with_logprobs(a, (0, 4, 5), logprob()), SHOULD, frame=1),
     # text
     Row("text/replacement", "openai", lambda a: delta(a, 2).update(content="caf\ufffd!"), frame=3),
-    Row("text/lone-surrogate", "openai", lambda a: insert(a, 2, orjson.dumps(a.frames[1]).replace(b"Hello", b"\\ud83d")), frame=3),
+    Row(
+        "text/lone-surrogate",
+        "openai",
+        lambda a: insert(a, 2, orjson.dumps(a.frames[1]).replace(b"Hello", b"\\ud83d")),
+        frame=3,
+    ),
     Row("leak/special", "kimi", lambda a: delta(a, 5).update(content=" there.<|end_of_msg|>"), frame=6),
     Row("leak/special", "kimi", lambda a: delta(a, 2).update(reasoning_content="<|open|>"), frame=3, name="reasoning"),
-    Row("leak/special", "kimi-tools", lambda a: call(a, 7)["function"].update(arguments='{"city":"Rome<|close|>"}'), frame=8, name="arguments"),
+    Row(
+        "leak/special",
+        "kimi-tools",
+        lambda a: call(a, 7)["function"].update(arguments='{"city":"Rome<|close|>"}'),
+        frame=8,
+        name="arguments",
+    ),
     Row("leak/tools", "kimi", lambda a: set_texts(a, ["<|tool_call_be", "gin|>functions"]), frame=6),
-    Row("leak/tools", "kimi-tools", lambda a: call(a, 3)["function"].update(name="get_weather<|tool_call_end|>"), frame=4, name="name"),
+    Row(
+        "leak/tools",
+        "kimi-tools",
+        lambda a: call(a, 3)["function"].update(name="get_weather<|tool_call_end|>"),
+        frame=4,
+        name="name",
+    ),
     Row("leak/think", "kimi", lambda a: set_texts(a, ["<think>", "Hm"]), frame=5),
     Row("leak/think", "kimi", lambda a: set_texts(a, ["Hm</th", "ink>Hello"]), frame=6, name="orphan"),
     # ids, response format
@@ -328,9 +477,23 @@ ROWS = [
     Row("format/json", "openai", lambda a: a.request.update(response_format={"type": "json_object"}), frame=5),
     # errors
     Row("errors/in-200", "openai-body", lambda a: set_body(a, {"error": {"message": "x", "type": "y"}})),
-    Row("errors/in-200", "openai", lambda a: a.frames.__setitem__(slice(0, 6), [{"error": {"message": "too long"}}]), frame=1, name="C23"),
-    Row("errors/in-200", "openai", lambda a: a.frames.__setitem__(slice(0, 6), [{"message": "x", "code": 500}]), frame=1, name="flat"),
-    Row("errors/after-content", "openai", lambda a: insert(a, 3, {"error": {"message": "engine died"}}), SHOULD, frame=4),
+    Row(
+        "errors/in-200",
+        "openai",
+        lambda a: a.frames.__setitem__(slice(0, 6), [{"error": {"message": "too long"}}]),
+        frame=1,
+        name="C23",
+    ),
+    Row(
+        "errors/in-200",
+        "openai",
+        lambda a: a.frames.__setitem__(slice(0, 6), [{"message": "x", "code": 500}]),
+        frame=1,
+        name="flat",
+    ),
+    Row(
+        "errors/after-content", "openai", lambda a: insert(a, 3, {"error": {"message": "engine died"}}), SHOULD, frame=4
+    ),
     Row("errors/envelope", "kimi-body", lambda a: refuse(a, {"message": "no", "type": "x"}), SHOULD),
     Row("errors/json", "openai-body", lambda a: refuse(a, b"<html>no</html>"), SHOULD),
     Row("errors/json", "openai", lambda a: setattr(a, "status", 400), SHOULD, name="stream"),
@@ -339,11 +502,16 @@ ROWS = [
     Row("heuristic/repetition", "openai", lambda a: all_text(a, LOOP), SHOULD),
     Row("heuristic/junk", "openai", lambda a: all_text(a, "?" * 60 + "//"), SHOULD),
     Row("heuristic/reasoning-is-answer", "vllm", same_twice, SHOULD),
-    Row("heuristic/answer-in-reasoning", "vllm", lambda a: (set_delta(a, 3, {"content": ""}), set_delta(a, 4, {"content": ""})), SHOULD),
+    Row(
+        "heuristic/answer-in-reasoning",
+        "vllm",
+        lambda a: (set_delta(a, 3, {"content": ""}), set_delta(a, 4, {"content": ""})),
+        SHOULD,
+    ),
     Row("heuristic/empty-answer", "openai-body", lambda a: message(a).update(content=""), SHOULD),
     Row("heuristic/breaks-off", "openai", lambda a: all_text(a, BROKEN_OFF), SHOULD),
     Row("heuristic/language-mixing", "openai", lambda a: all_text(a, MIXED), MAY),
-]  # fmt: skip
+]
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 
@@ -401,7 +569,9 @@ def test_every_rule_has_a_row() -> None:
     assert {row.rule for row in ROWS} == set(RULES)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if RULES[row.rule].section == "heuristics"], ids=lambda row: row.rule)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if RULES[row.rule].section == "heuristics"], ids=lambda row: row.rule
+)
 def test_heuristics_are_never_must_even_under_the_strictest_policy(lab: Any, row: Row) -> None:
     broken = prepared(lab, row)
     broken.moonshot = True
@@ -409,7 +579,9 @@ def test_heuristics_are_never_must_even_under_the_strictest_policy(lab: Any, row
     assert broken.rules()[row.rule] is not MUST
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if RULES[row.rule].p0], ids=[f"{r.rule}{r.name}" for r in ROWS if RULES[r.rule].p0])
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if RULES[row.rule].p0], ids=[f"{r.rule}{r.name}" for r in ROWS if RULES[r.rule].p0]
+)
 def test_the_policy_moonshot_stream_makes_every_p0_rule_a_must(lab: Any, row: Row) -> None:
     broken = prepared(lab, row)
     broken.moonshot = True
@@ -417,7 +589,9 @@ def test_the_policy_moonshot_stream_makes_every_p0_rule_a_must(lab: Any, row: Ro
     assert broken.rules()[row.rule] is MUST
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.scope == "kimi-stream"], ids=lambda rule: rule.id)
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES.values() if rule.scope == "kimi-stream"], ids=lambda rule: rule.id
+)
 def test_kimi_rules_are_silent_for_other_profiles(lab: Any, rule: Any) -> None:
     for row in ROWS:
         if row.rule == rule.id:

@@ -41,7 +41,9 @@ def kimi_says(lab: Any, *texts: str, reasoning: bool = False, finish: str = "sto
         (["hm</think>Hello"], {"leak/think": MUST}),
     ],
 )
-def test_a_bare_marker_is_a_must_and_a_quoted_one_is_not(lab: Any, texts: list[str], expected: dict[str, Level]) -> None:
+def test_a_bare_marker_is_a_must_and_a_quoted_one_is_not(
+    lab: Any, texts: list[str], expected: dict[str, Level]
+) -> None:
     assert kimi_says(lab, *texts) == expected
 
 
@@ -58,7 +60,11 @@ def test_a_marker_is_found_across_any_batch_and_names_the_frame_that_completes_i
 @pytest.mark.parametrize("filler", [0, 61, 62, 63, 64])
 @pytest.mark.parametrize(
     ("texts", "rule"),
-    [(["<|open|>", "tools"], "leak/tools"), (["<|op", "en|>to", "ols<|sep|>"], "leak/tools"), (["<|open|>", "toast"], "leak/special")],
+    [
+        (["<|open|>", "tools"], "leak/tools"),
+        (["<|op", "en|>to", "ols<|sep|>"], "leak/tools"),
+        (["<|open|>", "toast"], "leak/special"),
+    ],
 )
 def test_the_longest_marker_decides_across_any_batch(lab: Any, filler: int, texts: list[str], rule: str) -> None:
     answer = lab.base("kimi")
@@ -66,7 +72,11 @@ def test_the_longest_marker_decides_across_any_batch(lab: Any, filler: int, text
     answer.frames[4:6] = [lab.chunk({"content": text}, kimi=True) for text in [*["x "] * filler, *texts, *["y "] * 70]]
     for steady in (True, False):
         for split in (0, 100):
-            leaks = [(f.rule, f.frame) for f in answer.read(steady=steady, split=split).findings if f.rule.startswith("leak/")]
+            leaks = [
+                (f.rule, f.frame)
+                for f in answer.read(steady=steady, split=split).findings
+                if f.rule.startswith("leak/")
+            ]
             completes = len(texts) if rule == "leak/tools" else 1
             assert leaks == [(rule, 4 + filler + completes)]
 
@@ -106,7 +116,9 @@ def test_a_marker_in_the_request_is_found_however_it_is_escaped(escaped: str) ->
         (["aé"], "length", {}),
     ],
 )
-def test_a_character_cut_by_the_cap_is_no_must(lab: Any, texts: list[str], finish: str, expected: dict[str, Level]) -> None:
+def test_a_character_cut_by_the_cap_is_no_must(
+    lab: Any, texts: list[str], finish: str, expected: dict[str, Level]
+) -> None:
     assert kimi_says(lab, *texts, finish=finish) == expected
 
 
@@ -120,7 +132,12 @@ def test_broken_characters_that_the_request_holds_may_come_back(lab: Any) -> Non
 @pytest.mark.parametrize(("required", "level"), [(["city"], MUST), ([], SHOULD)])
 def test_empty_arguments_are_a_must_only_where_one_is_required(lab: Any, required: list[str], level: Level) -> None:
     answer = lab.base("openai-body-tools")
-    answer.request["tools"] = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "required": required}}}]
+    answer.request["tools"] = [
+        {
+            "type": "function",
+            "function": {"name": "get_weather", "parameters": {"type": "object", "required": required}},
+        }
+    ]
     answer.body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = ""
     assert answer.rules() == {"tools/arguments-json": level}
 
@@ -168,7 +185,9 @@ def test_a_named_choice_is_judged_only_where_it_is_claimed(lab: Any) -> None:
     assert answer.rules() == {}
 
 
-@pytest.mark.parametrize("message", [{"role": "system", "content": "", "tools": [1]}, Fragment.of(b'{"role":"system","tools":[]}')])
+@pytest.mark.parametrize(
+    "message", [{"role": "system", "content": "", "tools": [1]}, Fragment.of(b'{"role":"system","tools":[]}')]
+)
 def test_calls_are_not_unrequested_where_a_message_declares_tools(lab: Any, message: Any) -> None:
     answer = lab.base("openai-body-tools")
     del answer.request["tools"]
@@ -185,7 +204,13 @@ def test_declared_tools_are_read_out_of_fragments() -> None:
     assert Asked(Request(body=b"{")).tools() is None
 
 
-@pytest.mark.parametrize("body", [b"{", {"messages": 3, "tools": 4, "n": "x", "stop": 5, "max_tokens": True, "stream_options": [], "tool_choice": 1}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        {"messages": 3, "tools": 4, "n": "x", "stop": 5, "max_tokens": True, "stream_options": [], "tool_choice": 1},
+    ],
+)
 def test_a_malformed_request_asks_for_nothing(lab: Any, body: Any) -> None:
     asked = Asked(Request(body=body))
     assert (asked.n, asked.stops, asked.cap, asked.include_usage, asked.tool_choice) == (1, (), None, False, None)
@@ -209,7 +234,10 @@ def test_the_policy_claims_the_stream_rules_for_any_profile(lab: Any) -> None:
         ("-" * 2_000, False),
         ("\n" * 2_000, False),
         ("".join(f"Step {n}: add {n} and {n + 1}.\n" for n in range(200)), False),
-        ("The next step is to add the numbers. " * 30 + "Done, the result is forty-two, which is what was asked.", False),
+        (
+            "The next step is to add the numbers. " * 30 + "Done, the result is forty-two, which is what was asked.",
+            False,
+        ),
         ("| 1 | 2 | 3 |\n" * 20, False),
     ],
 )

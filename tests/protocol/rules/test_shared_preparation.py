@@ -51,7 +51,15 @@ def test_the_expression_of_the_markers_finds_the_longest_at_each_place(name: str
     assert made.pattern is not None
     words = sorted(made.groups, key=len, reverse=True)
     plain = re.compile("|".join(map(re.escape, words)))
-    texts = [*words, *(word[:-1] for word in words), *(word + "|>" for word in words), "<" * 40, "[" * 40, "</td><th><tr>", "<|open|><|close|>tool"]
+    texts = [
+        *words,
+        *(word[:-1] for word in words),
+        *(word + "|>" for word in words),
+        "<" * 40,
+        "[" * 40,
+        "</td><th><tr>",
+        "<|open|><|close|>tool",
+    ]
     for text in [*texts, "x".join(texts), "".join(texts)]:
         assert [m.span() for m in made.pattern.finditer(text)] == [m.span() for m in plain.finditer(text)]
         # a text that is not searched has none
@@ -80,10 +88,16 @@ def _counted(text: str) -> str:
 def test_no_blank_is_counted_among_the_letters() -> None:
     blanks = {ord(blank) & 0xFF for blank in map(chr, range(0x110000)) if blank.isspace()}
     assert not blanks & {byte for members in _CLASSES for byte in members}
-    assert sum(map(len, _CLASSES)) == len({byte for members in _CLASSES for byte in members}), "a character is in one class only"
+    assert sum(map(len, _CLASSES)) == len({byte for members in _CLASSES for byte in members}), (
+        "a character is in one class only"
+    )
 
 
-@given(st.lists(st.tuples(st.characters(), st.integers(1, 60)), max_size=12).map(lambda runs: "".join(c * n for c, n in runs)))
+@given(
+    st.lists(st.tuples(st.characters(), st.integers(1, 60)), max_size=12).map(
+        lambda runs: "".join(c * n for c, n in runs)
+    )
+)
 @example("!" * 61 + "abcdefghij" * 4)
 @example("!" * 60 + "abcdefghij" * 4)
 @example("\u4e00" * 61 + "\u4e01" * 39 + " " * 30)
@@ -96,6 +110,10 @@ def test_junk_is_told_as_if_every_character_were_counted(text: str) -> None:
     assert mostly_of(text) == _counted(text)
 
 
-@given(st.text(st.sampled_from("etn !\u4e00\u4e01\U0001f600"), min_size=30, max_size=200), st.sampled_from("e!\u4e00"), st.integers(0, 300))
+@given(
+    st.text(st.sampled_from("etn !\u4e00\u4e01\U0001f600"), min_size=30, max_size=200),
+    st.sampled_from("e!\u4e00"),
+    st.integers(0, 300),
+)
 def test_junk_within_text_is_told_as_if_every_character_were_counted(text: str, character: str, times: int) -> None:
     assert mostly_of(text + character * times) == _counted(text + character * times)

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from kvv.execution.workers import Workers, WorkerTimeout
 from kvv.suites.aime2025.scoring import after_thinking, gold_integer, integer, last_box, score, scorer_name
 
-LONG = "We then look at the remaining case with care, and see that the first attempt had counted one configuration twice. " * 3
+LONG = (
+    "We then look at the remaining case with care, and see that the first attempt had counted one configuration twice. "
+    * 3
+)
 
 #: text, gold, KVV's rule, strict rule
 READINGS = [
@@ -116,7 +119,16 @@ def test_the_last_box_is_found_with_balanced_braces(text: str, box: str | None) 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        *(("70", 70), (" 070 ", 70), ("+70", 70), ("-3", -3), ("$70$", 70), (r"\,70\!", 70), ("0", 0), ("999999999999999999", 10**18 - 1)),
+        *(
+            ("70", 70),
+            (" 070 ", 70),
+            ("+70", 70),
+            ("-3", -3),
+            ("$70$", 70),
+            (r"\,70\!", 70),
+            ("0", 0),
+            ("999999999999999999", 10**18 - 1),
+        ),
         *(("", None), ("--7", None), ("7 0", None), ("70.0", None), ("7e1", None), ("٧٠", None), ("70\\%", None)),
         *(("1" * 19, None), ("x" * 10_000, None)),
     ],
@@ -146,7 +158,25 @@ def test_leaked_thinking_is_no_answer(text: str, rest: str) -> None:
 
 
 PIECES = st.sampled_from(
-    ["\\boxed{", "}", "{", "70", " ", "\\", "$", "=", "+", "\\frac{1}{2}", "<think>", "</think>", "\n", "x", "**", ",", "The answer is "]
+    [
+        "\\boxed{",
+        "}",
+        "{",
+        "70",
+        " ",
+        "\\",
+        "$",
+        "=",
+        "+",
+        "\\frac{1}{2}",
+        "<think>",
+        "</think>",
+        "\n",
+        "x",
+        "**",
+        ",",
+        "The answer is ",
+    ]
 )
 
 

@@ -43,7 +43,12 @@ def context(dataset: Dataset | None = FIXTURE, **fields: Any) -> Context:
 
 
 def rows(ids: Sequence[str]) -> Dataset:
-    return Dataset(rows=[{"problem": f"Problem {i}?", "answer": "70", "id": i} for i in ids], origin="test", revision="r1", sha256="s1")
+    return Dataset(
+        rows=[{"problem": f"Problem {i}?", "answer": "70", "id": i} for i in ids],
+        origin="test",
+        revision="r1",
+        sha256="s1",
+    )
 
 
 def answered(case: Case, text: str | None, finish_reason: str | None = "stop", fault: Fault | None = None) -> Answered:
@@ -53,7 +58,8 @@ def answered(case: Case, text: str | None, finish_reason: str | None = "stop", f
         request=SUITE.request(case),
         exchange=Exchange(identity=identity, attempt=0, role=Role.TARGET, started="", status=status, fault=fault),
         observation=Observation(
-            shape=Shape.NONE if fault else Shape.COMPLETION, choices=(Choice(index=0, answer=text, finish_reason=finish_reason),)
+            shape=Shape.NONE if fault else Shape.COMPLETION,
+            choices=(Choice(index=0, answer=text, finish_reason=finish_reason),),
         ),
     )
 
@@ -89,7 +95,10 @@ def test_the_request_is_kvvs_prompt_with_the_runs_sampling() -> None:
     assert request.body == {
         "model": "kimi-k2.6",
         "messages": [
-            {"role": "user", "content": "Problem x?\n\n Please reason step by step, and put your final answer within \\boxed{}."},
+            {
+                "role": "user",
+                "content": "Problem x?\n\n Please reason step by step, and put your final answer within \\boxed{}.",
+            },
         ],
         "temperature": 1.0,
         "top_p": 0.95,
@@ -133,7 +142,10 @@ def test_a_truncated_text_that_ends_on_the_number_passes_leniently_and_says_so()
     assert verdict.facts["lenient_only"] is True
 
 
-@pytest.mark.parametrize(("text", "reason"), [(r"\boxed{71}", "wrong-answer"), ("no idea", "no-answer"), ("", "no-answer"), (None, "no-answer")])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(r"\boxed{71}", "wrong-answer"), ("no idea", "no-answer"), ("", "no-answer"), (None, "no-answer")],
+)
 def test_a_wrong_answer_and_none_at_all_are_told_apart(text: str | None, reason: str) -> None:
     verdict = judged(text)
     assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, reason)
@@ -144,7 +156,9 @@ def test_a_wrong_answer_and_none_at_all_are_told_apart(text: str | None, reason:
 def test_reasoning_is_not_read() -> None:
     case = SUITE.cases(context(rows(["x"])))[0]
     reply = answered(case, "I cannot say.")
-    observation = Observation(shape=Shape.COMPLETION, choices=(Choice(index=0, answer="I cannot say.", reasoning=r"\boxed{70}"),))
+    observation = Observation(
+        shape=Shape.COMPLETION, choices=(Choice(index=0, answer="I cannot say.", reasoning=r"\boxed{70}"),)
+    )
     verdict = SUITE.judge(case, Answered(request=reply.request, exchange=reply.exchange, observation=observation))
     assert verdict.outcome is Outcome.FAIL
 
@@ -178,12 +192,20 @@ def test_no_prompt_of_the_fixture_contains_another() -> None:
 # --- rows --------------------------------------------------------------------------------------------
 
 
-def verdict(case: Case, correct: bool, strict: bool, *, outcome: Outcome | None = None, truncated: bool = False) -> tuple[Case, Verdict]:
+def verdict(
+    case: Case, correct: bool, strict: bool, *, outcome: Outcome | None = None, truncated: bool = False
+) -> tuple[Case, Verdict]:
     values = {} if outcome else {"correct": float(correct), "strict": float(strict)}
     found = outcome or (Outcome.PASS if correct else Outcome.FAIL)
     reason = "scorer-timeout" if outcome else ""
     return case, Verdict(
-        case=case.id, sample=case.sample, outcome=found, reason=reason, values=values, truncated=truncated, scorer="1 math-verify-0.9.0"
+        case=case.id,
+        sample=case.sample,
+        outcome=found,
+        reason=reason,
+        values=values,
+        truncated=truncated,
+        scorer="1 math-verify-0.9.0",
     )
 
 
@@ -197,7 +219,12 @@ def stats(results: list[tuple[Case, Verdict]], **fields: Any) -> dict[str, Stat]
 def test_rows_of_a_complete_run() -> None:
     a, b = SUITE.cases(context(rows(["a", "b"])))
     samples = [
-        *(verdict(a, True, True), verdict(a, True, False, truncated=True), verdict(a, False, False), verdict(a, False, True)),
+        *(
+            verdict(a, True, True),
+            verdict(a, True, False, truncated=True),
+            verdict(a, False, False),
+            verdict(a, False, True),
+        ),
         *(verdict(b, True, True) for _ in range(4)),
     ]
     found = stats(samples)

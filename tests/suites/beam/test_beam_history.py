@@ -40,7 +40,12 @@ def test_what_is_kept_fits_and_no_user_turn_more_would(counts: list[int], budget
         assert sum(counts[earlier:]) > budget or sum(counts[earlier + 1 :]) > budget
 
 
-@given(st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": st.text(max_size=30)}), max_size=5))
+@given(
+    st.lists(
+        st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": st.text(max_size=30)}),
+        max_size=5,
+    )
+)
 def test_the_shared_text_is_the_messages(messages: list[dict[str, str]]) -> None:
     assert json.loads(b"[" + serialised(messages) + b"]") == messages
 
@@ -70,7 +75,13 @@ def test_chat_1m_6_exceeds_kvvs_budget_and_is_cut(shared: Path) -> None:
     assert budget == 1_010_808
     messages = rows["6"]["messages"]
     assert sum(tokenizer.count(message["content"]) for message in messages) == 1_047_802
-    found = history_of(messages, tokenizer=tokenizer, budget=budget, overheads=Tokens(message=11, assistant=17, think_block=6), thinking=True)
+    found = history_of(
+        messages,
+        tokenizer=tokenizer,
+        budget=budget,
+        overheads=Tokens(message=11, assistant=17, think_block=6),
+        thinking=True,
+    )
     kept = json.loads(b"[" + found.fragment.data + b"]")
     assert found.dropped > 0
     assert kept == [{"role": m["role"], "content": m["content"]} for m in messages[found.dropped :]]

@@ -17,7 +17,9 @@ def configured(**flags: Any) -> Any:
     return load_config({"base_url": "https://api.example.com/v1", "model": "kimi-k3", **flags}, environ={})
 
 
-@pytest.mark.parametrize(("model", "temperature"), [("gpt-oss-120b", 0.3), ("gpt-4.1-mini", 0.3), ("kimi-k2.6", 1.0), ("kimi-k3", 1.0)])
+@pytest.mark.parametrize(
+    ("model", "temperature"), [("gpt-oss-120b", 0.3), ("gpt-4.1-mini", 0.3), ("kimi-k2.6", 1.0), ("kimi-k3", 1.0)]
+)
 def test_the_judge_gets_kvvs_temperature_unless_it_refuses_all_but_its_own(model: str, temperature: float) -> None:
     judge = judge_of(configured(judge_base_url="https://j.example/v1", judge_model=model), "kimi-k3")
     assert judge is not None
@@ -36,7 +38,13 @@ def test_a_hugging_face_tokeniser_folder_counts_and_cuts(tmp_path: Path) -> None
     folder = tmp_path / "tokenizer"
     folder.mkdir()
     model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
-    definition = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "model": model}
+    definition = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": model,
+    }
     (folder / "tokenizer.json").write_text(json.dumps(definition | {"post_processor": None, "decoder": None}), "utf-8")
     assert tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode("one two").ids == [0, 0]
     job = prepare(load_config({"suites": ["beam"], "tokenizer": str(folder), "max_tokens": ["1040000"]}, environ={}))
@@ -47,7 +55,9 @@ def test_a_hugging_face_tokeniser_folder_counts_and_cuts(tmp_path: Path) -> None
     assert all(number % 2 == 0 for number in dropped.values())
 
 
-def test_the_smoke_tier_leaves_long_memory_out_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smoke_tier_leaves_long_memory_out_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in (("KVV_CACHE", str(tmp_path)), ("HF_HOME", str(tmp_path)), ("HF_HUB_OFFLINE", "1")):
         monkeypatch.setenv(name, value)
     judge = {"judge_base_url": "https://j.example/v1", "judge_model": "j"}
@@ -60,7 +70,8 @@ def test_the_smoke_tier_leaves_long_memory_out_unless_it_is_named(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("more", "variant"), [({"tier": "nightly"}, "100K"), ({"tier": "full"}, "1M"), ({"tier": "nightly", "variant": "500K"}, "500K")]
+    ("more", "variant"),
+    [({"tier": "nightly"}, "100K"), ({"tier": "full"}, "1M"), ({"tier": "nightly", "variant": "500K"}, "500K")],
 )
 def test_each_tier_has_its_own_size(more: dict[str, str], variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []

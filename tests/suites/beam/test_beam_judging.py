@@ -108,7 +108,10 @@ def test_lists_of_events_that_differ_are_no_judgement() -> None:
         read_events('{"events": [1]} or {"events": [2]}', 2)
 
 
-@given(st.text(max_size=400) | st.recursive(st.sampled_from(["{", "[", '"score"', ":", "1", "}"]), lambda s: st.tuples(s, s).map("".join)))
+@given(
+    st.text(max_size=400)
+    | st.recursive(st.sampled_from(["{", "[", '"score"', ":", "1", "}"]), lambda s: st.tuples(s, s).map("".join))
+)
 def test_no_reply_raises_anything_but_no_judgement(reply: str) -> None:
     for read in (read_score, lambda text: read_events(text, 3)):
         with suppress(NoJudgement):
@@ -160,6 +163,10 @@ def test_three_scores_of_one_ordering() -> None:
 
 
 def test_an_empty_answer_scores_0_but_for_what_the_official_code_gives_an_empty_ordering() -> None:
-    assert score("summarization", RUBRIC, "", []).values() == {"kvv_score": 0.0, "official_score": 0.0, "half_credit": 0.0}
+    assert score("summarization", RUBRIC, "", []).values() == {
+        "kvv_score": 0.0,
+        "official_score": 0.0,
+        "half_credit": 0.0,
+    }
     empty = score("event_ordering", [str(n) for n in range(8)], "", [])
     assert (empty.kvv, round(empty.official, 3)) == (0.0, 0.264)

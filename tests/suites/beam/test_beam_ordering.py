@@ -37,7 +37,9 @@ def scored(order: list[int], unmatched: list[str] | None = None) -> tuple[float,
         ([], [f"line {n}" for n in range(8)], 0.152),
     ],
 )
-def test_tau_norm_of_eight_events_is_the_published_table(order: list[int], unmatched: list[str], tau_norm: float) -> None:
+def test_tau_norm_of_eight_events_is_the_published_table(
+    order: list[int], unmatched: list[str], tau_norm: float
+) -> None:
     assert scored(order, unmatched)[0] == tau_norm
 
 
@@ -47,7 +49,9 @@ def test_f1_of_half_the_events_and_of_one_line() -> None:
 
 
 def test_events_that_only_the_answer_has_are_ties_in_the_reference() -> None:
-    """With ascending ranks instead (a known wrong implementation) two trailing lines would agree with the reference and score 1."""
+    """With ascending ranks instead (a known wrong implementation) two trailing lines would agree with the reference and
+    score 1.
+    """
     assert scored(list(range(8)), [])[0] == 1.0
     trailing = score_order(EVENTS, [*(str(n) for n in range(8)), "x", "y"], (*range(8), None, None))
     assert 0.9 < trailing.tau_norm < 1.0

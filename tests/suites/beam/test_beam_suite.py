@@ -1,4 +1,6 @@
-"""The suite through the engine: known accuracy, a judge that fails, resuming without asking the model again, order and plan."""
+"""The suite through the engine: known accuracy, a judge that fails, resuming without asking the model again, order and
+plan.
+"""
 
 from __future__ import annotations
 
@@ -68,10 +70,21 @@ def test_a_conversations_questions_share_one_object_and_only_the_question_differ
 def test_the_judge_gets_its_own_role_and_parameters_and_one_call_an_item(target: ReferenceServer, kvv_cli: Any) -> None:
     ran = kvv_cli(*asked(target.base_url, target.base_url))
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
-        judged = [stored for stored in store.exchanges() if stored.exchange.role is Role.JUDGE and stored.exchange.identity.purpose == "judge"]
+        judged = [
+            stored
+            for stored in store.exchanges()
+            if stored.exchange.role is Role.JUDGE and stored.exchange.identity.purpose == "judge"
+        ]
         bodies = [json.loads(stored.body) for stored in judged]
-    assert {(body["model"], body["temperature"], body["max_tokens"], len(body["messages"])) for body in bodies} == {("kimi-k3", 1.0, 16_384, 1)}
-    items = sum(len(q["rubric"]) for row in load("beam", fixture=True).rows for q in row["questions"] if q["question_type"] != "event_ordering")
+    assert {(body["model"], body["temperature"], body["max_tokens"], len(body["messages"])) for body in bodies} == {
+        ("kimi-k3", 1.0, 16_384, 1)
+    }
+    items = sum(
+        len(q["rubric"])
+        for row in load("beam", fixture=True).rows
+        for q in row["questions"]
+        if q["question_type"] != "event_ordering"
+    )
     lines = 2 * 4  # both orderings have four lines, right or wrong
     assert len(judged) == items + 2 + lines
 
@@ -87,7 +100,9 @@ def test_the_score_equals_what_the_endpoint_counted_itself(target: ReferenceServ
     assert row["kvv_value"] == row["value"]
     assert row["comparability"]["judge"] == [{"model": "kimi-k3", "temperature": 1.0, "max_tokens": 16_384}]
     assert re.fullmatch("[0-9a-f]{64}", row["comparability"]["judge_prompt_sha256"])
-    assert set(row["breakdown"]["abilities"]) == {q["question_type"] for q in load("beam", fixture=True).rows[0]["questions"]}
+    assert set(row["breakdown"]["abilities"]) == {
+        q["question_type"] for q in load("beam", fixture=True).rows[0]["questions"]
+    }
     for metric in ("official_score", "half_credit"):
         assert ran.row("beam", metric)["kvv_value"] is None
         assert ran.row("beam", metric)["value"] >= row["value"] - 1e-9
@@ -100,7 +115,18 @@ def test_without_a_judge_the_suite_is_skipped_and_says_so(target: ReferenceServe
 
 
 def test_a_judge_without_a_model_is_a_usage_error(target: ReferenceServer, kvv_cli: Any) -> None:
-    ran = kvv_cli("run", "beam", "--data", "beam=fixture", "--base-url", target.base_url, "--model", "kimi-k3", "--judge-base-url", target.base_url)
+    ran = kvv_cli(
+        "run",
+        "beam",
+        "--data",
+        "beam=fixture",
+        "--base-url",
+        target.base_url,
+        "--model",
+        "kimi-k3",
+        "--judge-base-url",
+        target.base_url,
+    )
     assert ran.code == 2
     assert "--judge-model" in ran.said
 
@@ -143,7 +169,8 @@ def test_a_judge_that_fails_leaves_inconclusive_samples_and_resume_asks_only_the
 
 
 @pytest.mark.parametrize(
-    ("status", "reply", "code"), [(401, b'{"error": {"message": "no", "type": "auth"}}', 2), (500, b"{}", 3), (200, b"<html>", 3)]
+    ("status", "reply", "code"),
+    [(401, b'{"error": {"message": "no", "type": "auth"}}', 2), (500, b"{}", 3), (200, b"<html>", 3)],
 )
 def test_a_judge_that_does_not_answer_ends_the_run_before_a_question_is_paid_for(
     status: int, reply: bytes, code: int, target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
@@ -156,7 +183,9 @@ def test_a_judge_that_does_not_answer_ends_the_run_before_a_question_is_paid_for
     assert "beam" not in dict(target.stats().get("answers", {}))  # type: ignore[call-overload]
 
 
-def test_a_second_judge_that_fails_leaves_the_firsts_verdicts_as_they_are(target: ReferenceServer, kvv_cli: Any) -> None:
+def test_a_second_judge_that_fails_leaves_the_firsts_verdicts_as_they_are(
+    target: ReferenceServer, kvv_cli: Any
+) -> None:
     # our endpoint knows no model of that name
     ran = kvv_cli(*asked(target.base_url, target.base_url, "--second-judge-model", "second"))
     agreement = ran.row("beam")["breakdown"]["judge_agreement"]
@@ -172,11 +201,20 @@ def test_a_second_judge_is_asked_the_same_and_their_agreement_is_reported(
         calls = judge.asked - 1
     row = ran.row("beam")
     agreement = row["breakdown"]["judge_agreement"]
-    assert (agreement["n"], agreement["failed"], agreement["same_score"], agreement["mean_difference"]) == (20, 0, 1.0, 0.0)
+    assert (agreement["n"], agreement["failed"], agreement["same_score"], agreement["mean_difference"]) == (
+        20,
+        0,
+        1.0,
+        0.0,
+    )
     assert agreement["ci95"][0] < 1.0
     assert calls == row["breakdown"]["judge_calls"]
     assert [judge["model"] for judge in row["comparability"]["judge"]] == ["kimi-k3", "second"]
-    planned = json.loads(kvv_cli("plan", *asked(target.base_url, "http://127.0.0.1:9/v1", "--second-judge-model", "second")[1:], "--json").out)
+    planned = json.loads(
+        kvv_cli(
+            "plan", *asked(target.base_url, "http://127.0.0.1:9/v1", "--second-judge-model", "second")[1:], "--json"
+        ).out
+    )
     alone = json.loads(kvv_cli("plan", *asked(target.base_url, "http://127.0.0.1:9/v1")[1:], "--json").out)
     assert planned["judge_calls"] == 2 * alone["judge_calls"]
 
@@ -185,7 +223,16 @@ def test_judges_that_differ_agree_on_the_share_they_agree_on() -> None:
     case = the_cases()[0]
     values = dict.fromkeys(("kvv_score", "official_score", "half_credit"), 1.0)
     pairs = [
-        (case, Verdict(case=case.id, sample=n, outcome=Outcome.PASS, values=values, facts={"judge_calls": 2, "second_judge": {"kvv_score": second}}))
+        (
+            case,
+            Verdict(
+                case=case.id,
+                sample=n,
+                outcome=Outcome.PASS,
+                values=values,
+                facts={"judge_calls": 2, "second_judge": {"kvv_score": second}},
+            ),
+        )
         for n, second in enumerate((1.0, 1.0, 1.0, 0.5))
     ]
     context = Context(model="m", profile=load_profile("kimi-k3"), settings=Settings())
@@ -201,10 +248,16 @@ def test_a_second_judge_that_is_the_first_is_refused(target: ReferenceServer, kv
 
 def test_the_plan_shows_what_a_judge_with_known_prices_costs() -> None:
     named = {"base_url": "https://a.example/v1", "model": "kimi-k3", "judge_base_url": "https://j.example/v1"}
-    job = prepare(load_config({**named, "suites": ["beam"], "data": ["beam=fixture"], "judge_model": "kimi-k3"}, environ={}))
+    job = prepare(
+        load_config({**named, "suites": ["beam"], "data": ["beam=fixture"], "judge_model": "kimi-k3"}, environ={})
+    )
     assert job.plan.judge_cost is not None
-    assert job.plan.judge_cost == pytest.approx(cost_of(load_profile("kimi-k3").prices, *job.plan.suites[0].judge_tokens))  # type: ignore[arg-type]
-    unknown = prepare(load_config({**named, "suites": ["beam"], "data": ["beam=fixture"], "judge_model": "some-judge"}, environ={}))
+    assert job.plan.judge_cost == pytest.approx(
+        cost_of(load_profile("kimi-k3").prices, *job.plan.suites[0].judge_tokens)
+    )  # type: ignore[arg-type]
+    unknown = prepare(
+        load_config({**named, "suites": ["beam"], "data": ["beam=fixture"], "judge_model": "some-judge"}, environ={})
+    )
     assert unknown.plan.judge_cost is None
 
 
@@ -220,12 +273,16 @@ def test_a_rescored_run_has_the_same_verdicts(target: ReferenceServer, kvv_cli: 
 
 
 def test_a_conversations_questions_run_back_to_back_the_first_alone(kvv_cli: Any) -> None:
-    """The endpoint's own prefix cache: nine of ten questions find their conversation in it, whatever the concurrency."""
+    """The endpoint's own prefix cache: nine of ten questions find their conversation in it, whatever the
+    concurrency.
+    """
     with ReferenceServer(ReferenceConfig(answers=KEY, ttft_ms=30.0)) as server:
         ran = kvv_cli(*asked(server.base_url, server.base_url, "--concurrency", "16"))
         with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
             samples = [(s.prompt_tokens, s.cached_tokens or 0) for s in store.timing_samples("beam")]
-            sent = [stored.exchange.identity.case for stored in store.exchanges() if stored.exchange.role is Role.TARGET]
+            sent = [
+                stored.exchange.identity.case for stored in store.exchanges() if stored.exchange.role is Role.TARGET
+            ]
     order = [case.split("/")[2] for case in sent if case.startswith("beam/")]
     assert len(samples) == 20
     assert sum(cached > 0.9 * (prompt or 0) for prompt, cached in samples) == 18
@@ -236,7 +293,10 @@ def test_the_order_keeps_conversations_together_and_is_seeded() -> None:
     import numpy as np
 
     job = prepare(load_config({"suites": ["beam"]}, environ={}))
-    orders = [[case.cluster for _, case in in_order(job.plan.suites, lambda _, s=seed: np.random.default_rng(s))] for seed in range(6)]  # type: ignore[misc]
+    orders = [
+        [case.cluster for _, case in in_order(job.plan.suites, lambda _, s=seed: np.random.default_rng(s))]
+        for seed in range(6)
+    ]  # type: ignore[misc]
     assert all(order[:10] == [order[0]] * 10 and order[10:] == [order[10]] * 10 for order in orders)
     assert len({order[0] for order in orders}) == 2
 
@@ -254,7 +314,17 @@ def test_the_plan_of_the_real_conversations_scales_to_it(kvv_cli: Any, shared: P
     """12 of 35 conversations are at hand: their share of 625M tokens, of 2,485 judge calls and of the cached price."""
     data = ["--data", f"beam={shared / 'data' / 'beam'}", "--variant", "1M", "--tier", "full"]
     flags = ["--base-url", "https://x.example/v1", "--model", "kimi-k3"]
-    ran = kvv_cli("plan", "beam", *data, *flags, "--judge-base-url", "https://j.example/v1", "--judge-model", "gpt-oss-120b", "--json")
+    ran = kvv_cli(
+        "plan",
+        "beam",
+        *data,
+        *flags,
+        "--judge-base-url",
+        "https://j.example/v1",
+        "--judge-model",
+        "gpt-oss-120b",
+        "--json",
+    )
     assert ran.code == 0, ran.said
     (suite,) = json.loads(ran.out)["suites"]
     scale = 35 / 12

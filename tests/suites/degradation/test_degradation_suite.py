@@ -14,8 +14,9 @@ from kvv.suites.degradation.suite import DegradationSuite
 
 SUITE = DegradationSuite()
 PROSE = (
-    "A stone bridge begins with its piers. Masons set heavy blocks on firm ground, then build a wooden frame that carries the arch "
-    "until the keystone closes it. Once the mortar is dry the frame is struck, and the bridge bears its own weight for centuries."
+    "A stone bridge begins with its piers. Masons set heavy blocks on firm ground, then build a wooden frame that"
+    " carries the arch until the keystone closes it. Once the mortar is dry the frame is struck, and the bridge bears"
+    " its own weight for centuries."
 )
 
 
@@ -31,7 +32,9 @@ def test_every_case_can_fail(stage: Any) -> None:
 
     def restless(request: Request) -> Any:
         """Never says the same twice, and calls a tool with half of its arguments where there is one."""
-        calls = [("put_record", '{"code": "K-77')] if isinstance(request.body, dict) and request.body.get("tools") else []
+        calls = (
+            [("put_record", '{"code": "K-77')] if isinstance(request.body, dict) and request.body.get("tools") else []
+        )
         return stage.says(f"{next(answers)} ????//// ?? " + "!" * 40, calls=calls)
 
     for case in stage.asked(SUITE):
@@ -80,9 +83,15 @@ def test_calls_that_degrade_with_the_run_fail_at_its_end(stage: Any) -> None:
         (PROSE + " \x07", "control"),
         (PROSE + " \ufffd", "control"),
         ("We go on and on and on to the next of the same. " * 5, "the same 8 words"),
-        ("zx ## ;; }} {{ ?? // 00 11 22 ## ;; }} qq ?? // 33 44 55 ## ;; }} {{ ?? // 66 77 88 99 ## ;;", "neither letters"),
         (
-            "Мост строят из камня, сначала ставят опоры, потом делают арку и закрывают её замковым камнем сверху, а затем убирают леса.",
+            "zx ## ;; }} {{ ?? // 00 11 22 ## ;; }} qq ?? // 33 44 55 ## ;; }} {{ ?? // 66 77 88 99 ## ;;",
+            "neither letters",
+        ),
+        (
+            (
+                "Мост строят из камня, сначала ставят опоры, потом делают арку и закрывают её замковым камнем сверху, а"
+                " затем убирают леса."
+            ),
             "another script",
         ),
     ],
@@ -124,7 +133,10 @@ def test_an_answer_that_holds_anothers_text_is_mixed_up(stage: Any) -> None:
     [case, *_] = stage.asked(SUITE)
 
     def of(a: str, b: str) -> Any:
-        return each_says(stage.look(case, stage.says(b), siblings={"a": stage.says(a), "b": stage.says(b)}), {"a": "Oslo", "b": "Lima"})
+        return each_says(
+            stage.look(case, stage.says(b), siblings={"a": stage.says(a), "b": stage.says(b)}),
+            {"a": "Oslo", "b": "Lima"},
+        )
 
     assert of("Oslo", "lima.") is None
     assert of("Oslo and Lima", "Lima").reason == "answers-mixed-up"

@@ -56,7 +56,9 @@ def test_a_known_fault_fails_the_must_made_for_it(stage: Any, fault: str, case: 
 def test_a_tier_asks_its_lengths_and_none_beyond_the_window(stage: Any) -> None:
     def lengths(tier: str, profile: str = "kimi-k3") -> set[str]:
         cases = SUITE.cases(stage.context(tier=tier, profile=profile))
-        return {word for case in cases for word in re.split("[/-]", case.id) if re.fullmatch(r"\d+k|window|overflow", word)}
+        return {
+            word for case in cases for word in re.split("[/-]", case.id) if re.fullmatch(r"\d+k|window|overflow", word)
+        }
 
     assert lengths("smoke") == {"8k", "32k"}
     assert lengths("nightly") == {"8k", "32k", "128k", "256k", "overflow"}
@@ -107,7 +109,9 @@ def case(stage: Any) -> Any:
     return stage.asked(SUITE)[0]
 
 
-@pytest.mark.parametrize(("text", "found"), [("7714903", True), ("It is 7,714,903.", True), ("7714904", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "found"), [("7714903", True), ("It is 7,714,903.", True), ("7714904", False), ("", False)]
+)
 def test_a_needle_is_its_digits(stage: Any, case: Any, text: str, found: bool) -> None:
     problem = finds(stage.look(case, stage.says(text)), "7714903")
     assert (problem is None) is found
@@ -134,7 +138,10 @@ def test_counts_that_stand_still_are_a_plateau(stage: Any, case: Any, counts: tu
 
 def test_a_count_that_is_missing_shows_nothing(stage: Any, case: Any) -> None:
     siblings = {"a": stage.says("x", usage=stage.counts(10)), "b": stage.says("x")}
-    assert no_plateau(stage.look(case, stage.says("x"), siblings=siblings), {"a": 1, "b": 2}).outcome is Outcome.INCONCLUSIVE
+    assert (
+        no_plateau(stage.look(case, stage.says("x"), siblings=siblings), {"a": 1, "b": 2}).outcome
+        is Outcome.INCONCLUSIVE
+    )
 
 
 def test_an_answer_that_was_cut_without_a_limit_had_too_small_a_default(stage: Any, case: Any) -> None:

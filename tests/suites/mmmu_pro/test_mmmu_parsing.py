@@ -1,4 +1,6 @@
-"""The official parser of MMMU-Pro: branch by branch, and on the recorded answers with the verdicts that the official script stored."""
+"""The official parser of MMMU-Pro: branch by branch, and on the recorded answers with the verdicts that the official
+script stored.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def test_the_recorded_scores_come_out(recorded: Recorded) -> None:
         (lambda row: "", 12.37),
     ],
 )
-def test_the_sensitivity_table_holds(recorded: Recorded, change: Callable[[dict[str, Any]], str], percent: float) -> None:
+def test_the_sensitivity_table_holds(
+    recorded: Recorded, change: Callable[[dict[str, Any]], str], percent: float
+) -> None:
     """benchmarks.md section 2; where the parser guesses, within three standard deviations of what guessing gives."""
     sure = chance = variance = 0.0
     for row in recorded["cot"]:
@@ -191,7 +195,9 @@ def test_options_are_read_from_a_python_literal_or_a_list() -> None:
 LONG = ["['x'" + ", 'x'" * 26 + "]", "'" + "x" * 200_000 + "'", "[" * 5_000]
 
 
-@pytest.mark.parametrize("text", ["__import__('os').system('x')", "[", "['a' * 9]", "'a'", "[]", "{}", "", "1e999", None, 5, *LONG])
+@pytest.mark.parametrize(
+    "text", ["__import__('os').system('x')", "[", "['a' * 9]", "'a'", "[]", "{}", "", "1e999", None, 5, *LONG]
+)
 def test_anything_else_is_refused_and_never_evaluated(text: object) -> None:
     with pytest.raises(ValueError, match=r"literal|should be a list|longer than"):
         read_options(text)

@@ -37,7 +37,9 @@ STANDARD = FIXTURES["standard10"]
 STEPS = "Think step by step before answering."
 
 
-def context(variant: str = "", dataset: Dataset | None = None, preset: str = "", seed: int = 0, **fields: Any) -> Context:
+def context(
+    variant: str = "", dataset: Dataset | None = None, preset: str = "", seed: int = 0, **fields: Any
+) -> Context:
     rows = dataset or FIXTURES[parse_variant(variant).config]
     settings = Settings(**{"temperature": 1.0, "top_p": 0.95, "max_tokens": 98_304, "variant": variant, **fields})
     return Context(model="m", profile=load_profile("openai"), settings=settings, dataset=rows, preset=preset, seed=seed)
@@ -58,7 +60,8 @@ def shape(case: Case) -> list[Any]:
         if case.id.endswith(row["id"]):
             numbers = {row[f"image_{n}"].digest: n for n in range(1, 8) if row.get(f"image_{n}")}
     return [
-        part["text"] if part["type"] == "text" else numbers[part["image_url"]["url"].digest] for part in case.inputs["body"]["messages"][0]["content"]
+        part["text"] if part["type"] == "text" else numbers[part["image_url"]["url"].digest]
+        for part in case.inputs["body"]["messages"][0]["content"]
     ]
 
 
@@ -67,7 +70,9 @@ def answered(case: Case, text: str | None, finish_reason: str | None = "stop") -
     return Answered(
         request=SUITE.request(case),
         exchange=Exchange(identity=identity, attempt=0, role=Role.TARGET, started="", status=200),
-        observation=Observation(shape=Shape.COMPLETION, choices=(Choice(index=0, answer=text, finish_reason=finish_reason),)),
+        observation=Observation(
+            shape=Shape.COMPLETION, choices=(Choice(index=0, answer=text, finish_reason=finish_reason),)
+        ),
     )
 
 
@@ -97,7 +102,18 @@ def test_a_variant_is_a_config_and_a_prompt_in_any_order(text: str, variant: Var
     assert SUITE.data_variant(text) == variant.config
 
 
-@pytest.mark.parametrize("text", ["nope", "vision/standard4", "kvv/execution/interleaved_official", "direct", "kvv/direct", "official/direct/cot", "recorded/kvv"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nope",
+        "vision/standard4",
+        "kvv/execution/interleaved_official",
+        "direct",
+        "kvv/direct",
+        "official/direct/cot",
+        "recorded/kvv",
+    ],
+)
 def test_a_variant_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="mmmu_pro"):
         parse_variant(text)
@@ -126,26 +142,33 @@ def test_kvvs_prompt_has_the_pictures_first_and_keeps_their_tokens() -> None:
     case = one(row_of("Math_3"))
     first, second, third, text = shape(case)
     assert (first, second, third) == (1, 2, 3)
-    assert text == (
-        "Which of these has the fewest sides?\nA. <image 1>\nB. <image 2>\nC. <image 3>\n\n"
-        "Answer the following multiple-choice question. The last line of your response should be of the following format: "
-        f"'Answer: $LETTER' (without quotes) where LETTER is one of the options. {STEPS}"
+    assert (
+        text == "Which of these has the fewest sides?\nA. <image 1>\nB. <image 2>\nC. <image 3>\n\nAnswer the following"
+        " multiple-choice question. The last line of your response should be of the following format: 'Answer:"
+        f" $LETTER' (without quotes) where LETTER is one of the options. {STEPS}"
     )
 
 
 def test_the_official_prompt_has_anonymous_tokens_and_the_pictures_behind_in_order_of_appearance() -> None:
     text, *pictures = shape(one(row_of("Art_2"), "official"))
-    assert text.startswith("Which one of <image>, <image> and <image> is green? Look at <image> again.\nA. <image>\nB. <image>\n")
+    assert text.startswith(
+        "Which one of <image>, <image> and <image> is green? Look at <image> again.\nA. <image>\nB. <image>\n"
+    )
     assert text.endswith(f"\nAnswer the preceding multiple choice question. {FORMAT}options. {STEPS}")
     assert pictures == [3, 1, 2, 1, 1, 2, 3]
     assert shape(one(row_of("Art_2")))[:-1] == [1, 2, 3]
 
 
-FORMAT = "The last line of your response should be of the following format: 'Answer: $LETTER' (without quotes) where LETTER is one of "
+FORMAT = (
+    "The last line of your response should be of the following format: 'Answer: $LETTER' (without quotes) where LETTER"
+    " is one of "
+)
 
 
 def test_the_other_prompts_are_the_benchmarks_own() -> None:
-    assert shape(one(row_of("Math_1"), "official/direct"))[0].endswith("\nAnswer with the option letter from the given choices directly.")
+    assert shape(one(row_of("Math_1"), "official/direct"))[0].endswith(
+        "\nAnswer with the option letter from the given choices directly."
+    )
     texts = {}
     for variant in ("vision", "official/vision", "official/direct/vision"):
         parts = SUITE.cases(context(variant))[0].inputs["body"]["messages"][0]["content"]
@@ -153,7 +176,10 @@ def test_the_other_prompts_are_the_benchmarks_own() -> None:
     asked = f"Write out the multiple-choice question in the image and then solve it. {FORMAT}options. {STEPS}"
     assert texts["vision"] == [None, asked]
     assert texts["official/vision"] == [asked, None]
-    assert texts["official/direct/vision"] == [f"Answer with the option letter from the given choices directly. {FORMAT}options.", None]
+    assert texts["official/direct/vision"] == [
+        f"Answer with the option letter from the given choices directly. {FORMAT}options.",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(("preset", "form"), [("", PictureForm.AS_IS), ("kvv", PictureForm.KVV_JPEG)])
@@ -200,10 +226,17 @@ def test_lists_of_1_to_12_options_make_a_prompt_and_a_verdict(n: int) -> None:
         ("<think>Answer: D</think>Answer: E", Outcome.FAIL, "wrong-answer", "answer-line"),
     ],
 )
-def test_the_visible_completion_is_judged_with_its_branch(text: str, outcome: Outcome, reason: str, branch: str) -> None:
+def test_the_visible_completion_is_judged_with_its_branch(
+    text: str, outcome: Outcome, reason: str, branch: str
+) -> None:
     case = one(row_of("Math_1"))
     verdict = SUITE.judge(case, answered(case, text, "length"))
-    assert (verdict.outcome, verdict.reason, verdict.facts["branch"], verdict.truncated) == (outcome, reason, branch, True)
+    assert (verdict.outcome, verdict.reason, verdict.facts["branch"], verdict.truncated) == (
+        outcome,
+        reason,
+        branch,
+        True,
+    )
     assert verdict.values == {"correct": float(not reason), "correct_no_guess": float(not reason)}
 
 
@@ -237,7 +270,12 @@ def test_the_rows_show_subjects_branches_and_the_score_without_guesses() -> None
         verdicts.append((case, SUITE.judge(case, answered(case, text))))
     verdicts[-1] = (cases[-1], Verdict(case=cases[-1].id, sample=0, outcome=Outcome.INCONCLUSIVE, reason="reset"))
     official, strict = SUITE.metrics(verdicts, context())
-    assert (official.metric, official.primary, strict.metric, strict.primary) == ("accuracy", True, "accuracy_no_guess", False)
+    assert (official.metric, official.primary, strict.metric, strict.primary) == (
+        "accuracy",
+        True,
+        "accuracy_no_guess",
+        False,
+    )
     lucky = sum(verdict.values.get("correct", 0) for _, verdict in verdicts[:12])
     assert official.estimate == pytest.approx((7 + lucky) / 19)
     assert strict.estimate == pytest.approx(7 / 19)
@@ -247,7 +285,9 @@ def test_the_rows_show_subjects_branches_and_the_score_without_guesses() -> None
     assert official.breakdown["right_guesses"] == lucky
     assert official.breakdown["subjects"]["Math"]["n_planned"] == 3
     assert official.breakdown["subjects"]["Public_Health"] == {"value": None, "n_concluded": 0, "n_planned": 1}
-    assert {"prompt", "images", "config", "preset", "scorer_version", "sampling", "data_revision"} <= set(official.comparability)
+    assert {"prompt", "images", "config", "preset", "scorer_version", "sampling", "data_revision"} <= set(
+        official.comparability
+    )
 
 
 # --- the key and the fixture -----------------------------------------------------------------------
@@ -260,7 +300,9 @@ def test_the_key_answers_every_order_and_encoding_rightly_and_wrongly(variant: s
         for preset, form in (("", PictureForm.AS_IS), ("kvv", PictureForm.KVV_JPEG)):
             for case in SUITE.cases(context(f"{prompt}/{variant}", preset=preset)):
                 shown = tuple(pictures_of(case.inputs["body"]))
-                text = "\n".join(part["text"] for part in case.inputs["body"]["messages"][0]["content"] if "text" in part)
+                text = "\n".join(
+                    part["text"] for part in case.inputs["body"]["messages"][0]["content"] if "text" in part
+                )
                 (entry,) = [entry for entry in entries if entry.pictures == shown and entry.prompt in text]
                 assert {picture.form for picture in shown} == {form}
                 assert SUITE.judge(case, answered(case, entry.right_text)).outcome is Outcome.PASS
@@ -290,7 +332,11 @@ def test_kvvs_token_limit_is_the_models_own(profile: str, max_tokens: int, prese
 
 @pytest.mark.parametrize(
     ("text", "own", "other"),
-    [("vision", "vision", "vision"), ("mmmu_pro=official/vision", "official/vision", ""), ("beam=100K, mmmu_pro=vision", "vision", "")],
+    [
+        ("vision", "vision", "vision"),
+        ("mmmu_pro=official/vision", "official/vision", ""),
+        ("beam=100K, mmmu_pro=vision", "vision", ""),
+    ],
 )
 def test_a_variant_is_for_all_suites_or_for_those_it_names(text: str, own: str, other: str) -> None:
     config = load_config({"variant": text}, environ={})

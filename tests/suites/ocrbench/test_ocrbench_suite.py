@@ -1,4 +1,6 @@
-"""The suite ocrbench: what is sent, how an answer is judged, which row comes out; the fixture and the script that drew it."""
+"""The suite ocrbench: what is sent, how an answer is judged, which row comes out; the fixture and the script that drew
+it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def answered(case: Case, text: str | None, finish_reason: str | None = "stop") -
     return Answered(
         request=SUITE.request(case),
         exchange=Exchange(identity=identity, attempt=0, role=Role.TARGET, started="", status=200),
-        observation=Observation(shape=Shape.COMPLETION, choices=(Choice(index=0, answer=text, finish_reason=finish_reason),)),
+        observation=Observation(
+            shape=Shape.COMPLETION, choices=(Choice(index=0, answer=text, finish_reason=finish_reason),)
+        ),
     )
 
 
@@ -88,7 +92,9 @@ def test_ids_come_from_the_content_whatever_the_order_and_the_picture() -> None:
     assert len(set(ids)) == len(FIXTURE.rows)
     turned = replace(FIXTURE, rows=list(reversed(FIXTURE.rows)))
     assert [question.case for question in questions(turned)] == ids[::-1]
-    twice = [question.case for question in questions(rows({}, {"image": FIXTURE.rows[1]["image"]}, {"answer": ["other"]}))]
+    twice = [
+        question.case for question in questions(rows({}, {"image": FIXTURE.rows[1]["image"]}, {"answer": ["other"]}))
+    ]
     assert twice[0] == ids[0]
     assert twice[1] == f"{ids[0]}-2"
     assert twice[2] != ids[0]
@@ -130,7 +136,11 @@ def test_the_row_holds_the_official_score_and_a_table_per_type() -> None:
     assert row.breakdown["final_score"] == hits == 11
     assert row.breakdown["final_score_of"] == 22
     assert set(row.breakdown["question_types"]) == set(GROUPS)
-    assert row.breakdown["question_types"]["Regular Text Recognition"] == {"value": 1.0, "n_concluded": 1, "n_planned": 2}
+    assert row.breakdown["question_types"]["Regular Text Recognition"] == {
+        "value": 1.0,
+        "n_concluded": 1,
+        "n_planned": 2,
+    }
     assert row.breakdown["groups"]["Text Recognition"]["n_planned"] == 12
     assert "no score out of 1000" in row.comparability["final_score"]
 
@@ -138,7 +148,9 @@ def test_the_row_holds_the_official_score_and_a_table_per_type() -> None:
 def test_the_key_answers_rightly_and_wrongly_for_both_ways_of_sending() -> None:
     cases = {case.id: case for case in SUITE.cases(context())}
     entries = SUITE.answer_key(FIXTURE)
-    assert {(entry.case, entry.pictures[0].form) for entry in entries} == {(case, form) for case in cases for form in PictureForm}
+    assert {(entry.case, entry.pictures[0].form) for entry in entries} == {
+        (case, form) for case in cases for form in PictureForm
+    }
     for entry in entries:
         case = cases[entry.case]
         assert SUITE.judge(case, answered(case, entry.right_text)).outcome is Outcome.PASS
@@ -154,7 +166,12 @@ def test_the_fixture_covers_all_ten_types_in_several_formats_and_stays_small() -
     assert len(kinds) >= 20
     assert set(kinds) == set(GROUPS)
     assert {row["image"].media for row in FIXTURE.rows} == {"image/png", "image/jpeg", "image/webp", "image/gif"}
-    total = sum(path.stat().st_size for name in ("ocrbench", "mmmu_pro") for path in (ROOT / "fixtures" / name).rglob("*") if path.is_file())
+    total = sum(
+        path.stat().st_size
+        for name in ("ocrbench", "mmmu_pro")
+        for path in (ROOT / "fixtures" / name).rglob("*")
+        if path.is_file()
+    )
     assert total < 400_000
 
 
@@ -166,7 +183,12 @@ def test_the_kept_script_draws_the_fixtures(tmp_path: Path) -> None:
     script = importlib.util.module_from_spec(place)
     place.loader.exec_module(script)
     script.write_all(tmp_path)
-    for name in ("ocrbench/test.jsonl", "mmmu_pro/standard10.jsonl", "mmmu_pro/standard4.jsonl", "mmmu_pro/vision.jsonl"):
+    for name in (
+        "ocrbench/test.jsonl",
+        "mmmu_pro/standard10.jsonl",
+        "mmmu_pro/standard4.jsonl",
+        "mmmu_pro/vision.jsonl",
+    ):
         assert [json.loads(line) for line in (tmp_path / name).read_text("utf-8").splitlines()] == [
             json.loads(line) for line in (ROOT / "fixtures" / name).read_text("utf-8").splitlines()
         ]

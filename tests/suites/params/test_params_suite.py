@@ -82,7 +82,9 @@ def test_a_model_that_only_thinks_is_not_asked(stage: Any) -> None:
 
 def test_numeric_keys_stay_as_they_are(stage: Any) -> None:
     cases = SUITE.cases(replace(stage.context(profile="openai"), tokenizer=Words("1000")))
-    assert {tuple(case.inputs["body"]["logit_bias"]) for case in cases if case.id.startswith("params/logit-bias")} == {("1000",)}
+    assert {tuple(case.inputs["body"]["logit_bias"]) for case in cases if case.id.startswith("params/logit-bias")} == {
+        ("1000",)
+    }
 
 
 # --- the default temperature -----------------------------------------------------------------------------
@@ -102,7 +104,9 @@ def look(stage: Any, *answers: Any) -> Any:
     case = forced(stage, Words("yes"))
     siblings = {}
     for name, shown in zip(("omitted", "explicit"), answers, strict=True):
-        top = [{"token": token, "logprob": value} for token, value in shown.items()] if isinstance(shown, dict) else shown
+        top = (
+            [{"token": token, "logprob": value} for token, value in shown.items()] if isinstance(shown, dict) else shown
+        )
         logprobs = {"content": [{"token": "x", "logprob": -0.1, "top_logprobs": top}]}
         chunk = {"choices": [{"index": 0, "delta": {"content": "x"}, "logprobs": logprobs}]}
         frames = [(0.0, b"[DONE]" if name == "omitted" else b"{}"), (1.0, json.dumps(chunk).encode())]
@@ -112,9 +116,18 @@ def look(stage: Any, *answers: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("temperature", "reason"),
-    [(1.0, None), (0.95, None), (1.1, None), (0.7, "other-temperature"), (0.6, "other-temperature"), (1.5, "other-temperature")],
+    [
+        (1.0, None),
+        (0.95, None),
+        (1.1, None),
+        (0.7, "other-temperature"),
+        (0.6, "other-temperature"),
+        (1.5, "other-temperature"),
+    ],
 )
-def test_the_spread_of_the_alternatives_tells_the_temperature(stage: Any, temperature: float, reason: str | None) -> None:
+def test_the_spread_of_the_alternatives_tells_the_temperature(
+    stage: Any, temperature: float, reason: str | None
+) -> None:
     found = same_temperature(look(stage, drawn_at(temperature), drawn_at(1.0)), ONE_OF)
     assert (found and found.reason) == reason
     if found is not None:
@@ -128,7 +141,10 @@ def test_the_spread_of_the_alternatives_tells_the_temperature(stage: Any, temper
         ({" lion": -0.1, " tiger": -0.2, " bear": -0.3}, "alternatives-alike"),
         ([], "few-alternatives"),
         (None, "few-alternatives"),
-        ([{"token": 5, "logprob": -1.0}, {"token": " lion"}, "x", None, {"token": " lion", "logprob": "low"}], "few-alternatives"),
+        (
+            [{"token": 5, "logprob": -1.0}, {"token": " lion"}, "x", None, {"token": " lion", "logprob": "low"}],
+            "few-alternatives",
+        ),
     ],
 )
 def test_without_alternatives_in_common_nothing_can_be_told(stage: Any, omitted: Any, reason: str) -> None:
@@ -145,13 +161,21 @@ def test_an_engine_that_takes_the_models_own_default_is_not_asked(stage: Any) ->
         cases = SUITE.cases(stage.context(profile=profile, surface=surface))
         return {case.inputs["skip"] for case in cases if case.id.startswith("params/default-temperature")}
 
-    assert skips("kimi-k3", Surface.ENGINE) == {"a bare engine takes its default from the model's own generation_config"}
+    assert skips("kimi-k3", Surface.ENGINE) == {
+        "a bare engine takes its default from the model's own generation_config"
+    }
     assert skips("qwen3") == {"asked of openai, kimi-k3* only"}
 
 
 def test_an_endpoint_whose_default_is_colder_fails_where_it_reports_what_it_draws_from(stage: Any) -> None:
     profile = load_profile("openai")
     claiming = profile.model_copy(update={"claims": profile.claims.model_copy(update={"logprobs": True})})
-    cases = [case for case in SUITE.cases(replace(stage.context(profile="openai"), profile=claiming)) if "default-temperature" in case.id]
+    cases = [
+        case
+        for case in SUITE.cases(replace(stage.context(profile="openai"), profile=claiming))
+        if "default-temperature" in case.id
+    ]
     assert [one.outcome for one in stage.against_reference(SUITE, cases, variant="openai")] == [Outcome.PASS] * 2
-    assert [one.outcome for one in stage.against_reference(SUITE, cases, variant="openai", faults=("A02",))] == [Outcome.FAIL] * 2
+    assert [one.outcome for one in stage.against_reference(SUITE, cases, variant="openai", faults=("A02",))] == [
+        Outcome.FAIL
+    ] * 2

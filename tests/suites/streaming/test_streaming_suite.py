@@ -38,7 +38,11 @@ def test_every_case_can_fail(stage: Any) -> None:
 
     def other(request: Request) -> Any:
         streamed = request.stream
-        return stage.says("no" if streamed else None, finish="tool_calls" if streamed else "stop", calls=[] if streamed else [("f", "{")])
+        return stage.says(
+            "no" if streamed else None,
+            finish="tool_calls" if streamed else "stop",
+            calls=[] if streamed else [("f", "{")],
+        )
 
     def refusing(request: Request) -> Any:
         return stage.says("ready") if request.purpose.startswith("between") else stage.refuses()
@@ -102,7 +106,9 @@ def test_a_text_in_one_piece_is_a_burst_and_none_at_all_shows_nothing(stage: Any
     wanted = {"kind": "content", "at-least": 3}
 
     def of(*texts: str) -> Any:
-        return comes_in_pieces(stage.look(case, stage.says("x"), frames=[(1.0, frame(content=text)) for text in texts]), wanted)
+        return comes_in_pieces(
+            stage.look(case, stage.says("x"), frames=[(1.0, frame(content=text)) for text in texts]), wanted
+        )
 
     assert of("1", "2", "3") is None
     assert of("1", "23").reason == "one-burst"
@@ -111,7 +117,12 @@ def test_a_text_in_one_piece_is_a_burst_and_none_at_all_shows_nothing(stage: Any
 
 @pytest.mark.parametrize(
     ("first", "last", "total", "held"),
-    [(100.0, 9_800.0, 10_000.0, False), (9_500.0, 9_900.0, 10_000.0, True), (8_500.0, 9_900.0, 10_000.0, False), (950.0, 990.0, 1_000.0, False)],
+    [
+        (100.0, 9_800.0, 10_000.0, False),
+        (9_500.0, 9_900.0, 10_000.0, True),
+        (8_500.0, 9_900.0, 10_000.0, False),
+        (950.0, 990.0, 1_000.0, False),
+    ],
 )
 def test_increments_at_the_very_end_of_a_long_answer_were_held_back(
     stage: Any, case: Any, first: float, last: float, total: float, held: bool
@@ -139,7 +150,9 @@ def test_increments_at_the_very_end_of_a_long_answer_were_held_back(
         ("", "length", "cut-by-length"),
     ],
 )
-def test_a_count_has_no_gap_and_comes_to_its_goal(stage: Any, case: Any, text: str, finish: str, reason: str | None) -> None:
+def test_a_count_has_no_gap_and_comes_to_its_goal(
+    stage: Any, case: Any, text: str, finish: str, reason: str | None
+) -> None:
     found = counts_up(stage.look(case, stage.says(text, finish=finish)), 5)
     assert (found.reason if found else None) == reason
 
@@ -160,7 +173,9 @@ def test_a_number_cut_in_the_middle_is_no_slip(stage: Any, case: Any) -> None:
         (40, None, Outcome.FAIL),
     ],
 )
-def test_only_an_answer_that_reached_its_limit_must_say_so(stage: Any, case: Any, tokens: int, finish: str | None, outcome: Outcome | None) -> None:
+def test_only_an_answer_that_reached_its_limit_must_say_so(
+    stage: Any, case: Any, tokens: int, finish: str | None, outcome: Outcome | None
+) -> None:
     found = cut_at(stage.look(case, stage.says("x", finish=finish, usage=stage.counts(3, tokens))), 100)
     assert (found.outcome if found else None) is outcome
 
@@ -175,7 +190,9 @@ def test_logprobs_must_be_there(stage: Any, case: Any) -> None:
 def test_two_choices_are_two_whole_ones(stage: Any, case: Any) -> None:
     def of(*parts: tuple[int | None, str, str | None]) -> Any:
         made = tuple(Choice(index=index, answer=text, finish_reason=finish) for index, text, finish in parts)
-        return choices(stage.look(case, (200, Observation(shape=Shape.COMPLETION, choices=made))), {"n": 2, "says": "ready"})
+        return choices(
+            stage.look(case, (200, Observation(shape=Shape.COMPLETION, choices=made))), {"n": 2, "says": "ready"}
+        )
 
     assert of((0, "ready", "stop"), (1, "Ready.", "stop")) is None
     assert of((0, "ready", "stop")).reason == "choice-count"
@@ -212,11 +229,17 @@ def test_streamed_and_whole_answers_account_alike_for_their_tokens(
 
 @pytest.mark.parametrize(
     ("broken", "reason"),
-    [({"s2": ("length", 9)}, "cut-by-length"), ({"w1": ("stop", None)}, "no-completion-tokens"), ({"after-s3": ("stop", None)}, "no-prompt-tokens")],
+    [
+        ({"s2": ("length", 9)}, "cut-by-length"),
+        ({"w1": ("stop", None)}, "no-completion-tokens"),
+        ({"after-s3": ("stop", None)}, "no-prompt-tokens"),
+    ],
 )
 def test_what_was_not_counted_accounts_for_nothing(stage: Any, case: Any, broken: dict[str, Any], reason: str) -> None:
     names = [*ACCOUNTED["streamed"], *ACCOUNTED["whole"]]
-    siblings = {name: stage.says(usage=stage.counts(50, 9)) for name in ["before", *names, *(f"after-{name}" for name in names)]}
+    siblings = {
+        name: stage.says(usage=stage.counts(50, 9)) for name in ["before", *names, *(f"after-{name}" for name in names)]
+    }
     for name, (finish, tokens) in broken.items():
         siblings[name] = stage.says(finish=finish, **({} if tokens is None else {"usage": stage.counts(50, tokens)}))
     found = accounted_alike(stage.look(case, stage.says(), siblings=siblings), ACCOUNTED)

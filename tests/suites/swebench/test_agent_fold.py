@@ -62,7 +62,9 @@ def answered(choice: Choice, *, status: int = 200, error: str = "", fault: Fault
 
 def call(*commands: Any, name: str = "bash", finish: str = "tool_calls", **fields: Any) -> tuple[Answered]:
     calls = tuple(
-        ToolCall(index=n, id=f"bash_{n}", name=name, arguments=command if isinstance(command, str) else json.dumps(command))
+        ToolCall(
+            index=n, id=f"bash_{n}", name=name, arguments=command if isinstance(command, str) else json.dumps(command)
+        )
         for n, command in enumerate(commands)
     )
     return answered(Choice(answer="", tool_calls=calls, finish_reason=finish, **fields))
@@ -164,8 +166,12 @@ def test_a_submission_is_all_after_the_mark_and_goes_to_a_fresh_tree(case: Case)
     assert found.command.argv[:2] == ("git", "apply")
 
 
-@pytest.mark.parametrize("reply", [output(f"{MARK}\nx", code=1), output(f"done {MARK}\nx"), output(f"first\n{MARK}\nx")])
-def test_a_mark_that_is_not_the_first_line_of_a_command_that_succeeded_submits_nothing(case: Case, reply: Executed) -> None:
+@pytest.mark.parametrize(
+    "reply", [output(f"{MARK}\nx", code=1), output(f"done {MARK}\nx"), output(f"first\n{MARK}\nx")]
+)
+def test_a_mark_that_is_not_the_first_line_of_a_command_that_succeeded_submits_nothing(
+    case: Case, reply: Executed
+) -> None:
     assert isinstance(step(case, call(run("submit")), reply), Ask)
 
 
@@ -176,7 +182,12 @@ def verdict(found: Step) -> Any:
 
 def test_an_empty_submission_is_unresolved_as_empty(case: Case) -> None:
     found = verdict(step(case, call(run("submit")), output(f"{MARK}\n\n")))
-    assert (found.outcome, found.reason, found.facts["exit"], found.values["resolved"]) == (Outcome.FAIL, "empty-patch", "submitted", 0.0)
+    assert (found.outcome, found.reason, found.facts["exit"], found.values["resolved"]) == (
+        Outcome.FAIL,
+        "empty-patch",
+        "submitted",
+        0.0,
+    )
 
 
 BAD = {
@@ -272,7 +283,9 @@ def test_a_request_that_is_refused_once_is_asked_again_beside_a_plain_one(case: 
 
 
 def test_silence_is_nobodys_failure(case: Case) -> None:
-    found = verdict(step(case, call(run("ls")), output(), answered(Choice(), fault=Fault(kind=FaultKind.RESET, detail="reset"))))
+    found = verdict(
+        step(case, call(run("ls")), output(), answered(Choice(), fault=Fault(kind=FaultKind.RESET, detail="reset")))
+    )
     assert (found.outcome, found.reason, dict(found.values)) == (Outcome.INCONCLUSIVE, "reset", {})
     assert found.facts["steps"] == 2
 
@@ -312,7 +325,13 @@ def test_the_page_of_a_trajectory_shows_every_step_and_lets_no_text_out_of_its_p
 
 @pytest.mark.parametrize(
     ("variant", "data", "mode"),
-    [("", "", "tools"), ("lite", "lite", "tools"), ("text", "verified", "text"), ("lite-text", "lite", "text"), ("tools-full", "full", "tools")],
+    [
+        ("", "", "tools"),
+        ("lite", "lite", "tools"),
+        ("text", "verified", "text"),
+        ("lite-text", "lite", "text"),
+        ("tools-full", "full", "tools"),
+    ],
 )
 def test_a_variant_names_a_set_and_a_mode(variant: str, data: str, mode: str) -> None:
     assert SUITE.data_variant(variant) == data
@@ -334,7 +353,9 @@ def test_a_long_history_is_sent_in_parts_that_are_serialised_once_and_says_the_s
     messages, before = asked(found), asked(earlier)
     sealed = [message for message in messages if isinstance(message, Fragment)]
     assert len(sealed) >= 2
-    assert [fragment.digest for fragment in before if isinstance(fragment, Fragment)] == [fragment.digest for fragment in sealed][: len(before)]
+    assert [fragment.digest for fragment in before if isinstance(fragment, Fragment)] == [
+        fragment.digest for fragment in sealed
+    ][: len(before)]
     assert isinstance(found, Ask)
     body = json.loads(b"".join(encode(found.requests[0].body).parts))
     assert len(body["messages"]) == 2 + 60

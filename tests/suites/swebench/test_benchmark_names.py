@@ -15,16 +15,31 @@ from kvv.suites.swebench.rows import Tally, comparability
 def tallied(*commits: bool) -> Tally:
     tally = Tally()
     for number, task in enumerate(commits):
-        inputs: dict[str, Any] = {"instance": f"i{number}", "commits": task, "sandbox": {}, "agent": "a 1", "mode": "tools", "known_bad": ""}
+        inputs: dict[str, Any] = {
+            "instance": f"i{number}",
+            "commits": task,
+            "sandbox": {},
+            "agent": "a 1",
+            "mode": "tools",
+            "known_bad": "",
+        }
         case = Case(
-            id=f"swebench/i{number}", suite="swebench", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="1", inputs=inputs
+            id=f"swebench/i{number}",
+            suite="swebench",
+            area=Area.ACCURACY,
+            level=Level.SHOULD,
+            requirement="",
+            source="",
+            since="1",
+            inputs=inputs,
         )
         tally.add(case, Verdict(case=case.id, sample=0, outcome=Outcome.INCONCLUSIVE, reason="reset"))
     return tally
 
 
 @pytest.mark.parametrize(
-    ("commits", "name"), [((True, True), "DeepSWE"), ((False,), "SWE-bench"), ((True, False), "SWE-bench and DeepSWE"), ((), "SWE-bench")]
+    ("commits", "name"),
+    [((True, True), "DeepSWE"), ((False,), "SWE-bench"), ((True, False), "SWE-bench and DeepSWE"), ((), "SWE-bench")],
 )
 def test_a_row_says_of_which_benchmark_it_is(commits: tuple[bool, ...], name: str) -> None:
     context = Context(model="kimi-k3", profile=load_profile("kimi-k3"), settings=Settings())

@@ -1,4 +1,6 @@
-"""Control runs of every shipped instance, in the sandbox: what must be resolved is, what must not be is not, and for the right reason."""
+"""Control runs of every shipped instance, in the sandbox: what must be resolved is, what must not be is not, and for
+the right reason.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ def test_there_are_six_and_each_has_both_kinds_of_tests(instances: dict[str, Ins
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference_patch_resolves_it(name: str, instances: dict[str, Instance], graded: Grade) -> None:
     found = graded(instances[name].case, instances[name].row["patch"])
-    assert (found.resolved, found.official, found.reason, found.applied, found.exit_code) == (True, True, "", "git apply", 0)
+    assert (found.resolved, found.official, found.reason, found.applied, found.exit_code) == (
+        True,
+        True,
+        "",
+        "git apply",
+        0,
+    )
     assert found.tests is not None
     assert found.tests["FAIL_TO_PASS"]["success"] == instances[name].row["FAIL_TO_PASS"]
     assert found.tests["PASS_TO_PASS"]["success"] == instances[name].row["PASS_TO_PASS"]
@@ -63,7 +71,9 @@ def test_the_patch_of_another_instance_does_not_apply(name: str, instances: dict
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_patch_that_deletes_or_skips_the_tests_gains_nothing(name: str, instances: dict[str, Instance], graded: Grade, tmp_path: Path) -> None:
+def test_a_patch_that_deletes_or_skips_the_tests_gains_nothing(
+    name: str, instances: dict[str, Instance], graded: Grade, tmp_path: Path
+) -> None:
     instance = instances[name]
     (test_file,) = files_of(instance.row["test_patch"])
     bundle = tmp_path / "b"
@@ -76,7 +86,10 @@ def test_a_patch_that_deletes_or_skips_the_tests_gains_nothing(name: str, instan
         subprocess.run(["git", "checkout", "-q", "."], cwd=tmp_path / "tree", check=True)
         return made
 
-    for change in (f"rm {test_file}", f"sed -i 's/    def test_/    @unittest.skip(\"no\")\\n    def test_/' {test_file}"):
+    for change in (
+        f"rm {test_file}",
+        f"sed -i 's/    def test_/    @unittest.skip(\"no\")\\n    def test_/' {test_file}",
+    ):
         patch = patch_of(change)
         assert patch
         found = graded(instance.case, patch)
@@ -85,7 +98,9 @@ def test_a_patch_that_deletes_or_skips_the_tests_gains_nothing(name: str, instan
         assert found.tests["FAIL_TO_PASS"]["failure"] == instance.row["FAIL_TO_PASS"]
 
 
-def test_a_patch_that_replaces_the_runner_is_resolved_officially_and_tampered_here(instances: dict[str, Instance], graded: Grade) -> None:
+def test_a_patch_that_replaces_the_runner_is_resolved_officially_and_tampered_here(
+    instances: dict[str, Instance], graded: Grade
+) -> None:
     instance = instances["kvv__intervals-1"]
     tests = instance.row["FAIL_TO_PASS"] + instance.row["PASS_TO_PASS"]
     found = graded(instance.case, new_file("unittest.py", [f"print({f'{test} ... ok'!r})" for test in tests]))
@@ -93,35 +108,46 @@ def test_a_patch_that_replaces_the_runner_is_resolved_officially_and_tampered_he
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_right_patch_with_a_touched_runner_configuration_is_tampered(name: str, instances: dict[str, Instance], graded: Grade) -> None:
+def test_a_right_patch_with_a_touched_runner_configuration_is_tampered(
+    name: str, instances: dict[str, Instance], graded: Grade
+) -> None:
     instance = instances[name]
     found = graded(instance.case, instance.row["patch"] + new_file("conftest.py", ["x = 1"]))
     assert (found.official, found.resolved, found.reason, found.tampered) == (True, False, "tampered", ["conftest.py"])
 
 
-def test_code_that_prints_passes_over_failing_tests_is_not_believed(instances: dict[str, Instance], graded: Grade) -> None:
+def test_code_that_prints_passes_over_failing_tests_is_not_believed(
+    instances: dict[str, Instance], graded: Grade
+) -> None:
     instance = instances["kvv__intervals-1"]
     forged = "\\n".join(f"{test} ... ok" for test in instance.row["FAIL_TO_PASS"])
-    patch = new_file("intervals/late.py", ["import atexit, sys", f'atexit.register(lambda: print("{forged}"))']) + (
-        "diff --git a/intervals/__init__.py b/intervals/__init__.py\n--- a/intervals/__init__.py\n+++ b/intervals/__init__.py\n"
-        '@@ -1,3 +1,4 @@\n+import intervals.late\n from intervals.spans import Span, union\n \n __all__ = ["Span", "union"]\n'
+    patch = (
+        new_file("intervals/late.py", ["import atexit, sys", f'atexit.register(lambda: print("{forged}"))'])
+        + "diff --git a/intervals/__init__.py b/intervals/__init__.py\n--- a/intervals/__init__.py\n+++"
+        " b/intervals/__init__.py\n@@ -1,3 +1,4 @@\n+import intervals.late\n from intervals.spans import Span,"
+        ' union\n \n __all__ = ["Span", "union"]\n'
     )
     found = graded(instance.case, patch)
     assert found.resolved is False
     assert found.reason in ("tests-conflict", "invalid-run")
 
 
-def test_a_patch_that_ends_the_run_with_success_before_any_test_is_no_success(instances: dict[str, Instance], graded: Grade) -> None:
+def test_a_patch_that_ends_the_run_with_success_before_any_test_is_no_success(
+    instances: dict[str, Instance], graded: Grade
+) -> None:
     instance = instances["kvv__tasks-1"]
     patch = (
-        "diff --git a/tasks/__init__.py b/tasks/__init__.py\n--- a/tasks/__init__.py\n+++ b/tasks/__init__.py\n"
-        '@@ -1,3 +1,3 @@\n-from tasks.order import CycleError, order\n+raise SystemExit(0)\n \n __all__ = ["CycleError", "order"]\n'
+        "diff --git a/tasks/__init__.py b/tasks/__init__.py\n--- a/tasks/__init__.py\n+++ b/tasks/__init__.py\n@@ -1,3"
+        ' +1,3 @@\n-from tasks.order import CycleError, order\n+raise SystemExit(0)\n \n __all__ = ["CycleError",'
+        ' "order"]\n'
     )
     ended = graded(instance.case, patch)
     assert (ended.official, ended.resolved, ended.reason, ended.tests) == (False, False, "tests-did-not-run", None)
 
 
-def test_the_last_of_the_chain_takes_a_patch_whose_context_is_off(instances: dict[str, Instance], graded: Grade) -> None:
+def test_the_last_of_the_chain_takes_a_patch_whose_context_is_off(
+    instances: dict[str, Instance], graded: Grade
+) -> None:
     instance = instances["kvv__intervals-1"]
     patch = instance.row["patch"].replace("     merged = []", "     merged = list()")
     assert patch != instance.row["patch"]
@@ -137,16 +163,26 @@ def test_a_missing_final_newline_is_mended(instances: dict[str, Instance], grade
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_bundle_holds_nothing_after_the_base_commit(name: str, instances: dict[str, Instance], tmp_path: Path) -> None:
+def test_the_bundle_holds_nothing_after_the_base_commit(
+    name: str, instances: dict[str, Instance], tmp_path: Path
+) -> None:
     row = instances[name].row
     bundle = tmp_path / "b"
     bundle.write_bytes(base64.b64decode(row["bundle"]))
-    heads = subprocess.run(["git", "bundle", "list-heads", str(bundle)], check=True, capture_output=True, text=True).stdout.split()
+    heads = subprocess.run(
+        ["git", "bundle", "list-heads", str(bundle)], check=True, capture_output=True, text=True
+    ).stdout.split()
     assert heads == [row["base_commit"], "refs/heads/main"]
     subprocess.run(["git", "clone", "-q", "--mirror", str(bundle), str(tmp_path / "m")], check=True)
     git = ["git", "-C", str(tmp_path / "m")]
-    ancestors = subprocess.run([*git, "rev-list", row["base_commit"]], check=True, capture_output=True, text=True).stdout.split()
-    held = subprocess.run([*git, "cat-file", "--batch-all-objects", "--batch-check"], check=True, capture_output=True, text=True).stdout
+    ancestors = subprocess.run(
+        [*git, "rev-list", row["base_commit"]], check=True, capture_output=True, text=True
+    ).stdout.split()
+    held = subprocess.run(
+        [*git, "cat-file", "--batch-all-objects", "--batch-check"], check=True, capture_output=True, text=True
+    ).stdout
     assert sorted(line.split()[0] for line in held.splitlines() if " commit " in line) == sorted(ancestors)
-    tree = subprocess.run([*git, "rev-parse", f"{row['base_commit']}^{{tree}}"], check=True, capture_output=True, text=True).stdout.strip()
+    tree = subprocess.run(
+        [*git, "rev-parse", f"{row['base_commit']}^{{tree}}"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     assert tree == row["tree"]

@@ -1,4 +1,6 @@
-"""Instances that come as images, through a Docker-compatible socket: a classic row with an official script, and a DeepSWE / Harbor task."""
+"""Instances that come as images, through a Docker-compatible socket: a classic row with an official script, and a
+DeepSWE / Harbor task.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def test_an_instance_that_is_an_image_is_worked_on_and_graded_in_containers(inst
     assert (missed.outcome, missed.reason) == (Outcome.FAIL, "tests-fail")
 
 
-def test_a_harbor_task_takes_commits_only_and_is_graded_by_its_own_verifier(instances: dict[str, Instance], tmp_path: Path) -> None:
+def test_a_harbor_task_takes_commits_only_and_is_graded_by_its_own_verifier(
+    instances: dict[str, Instance], tmp_path: Path
+) -> None:
     row = instances["kvv__tasks-1"].row
     image = in_image(base64.b64decode(row["bundle"]), "/app", "kvv-test-app")
     folder = tmp_path / "tasks" / "cycle"
@@ -113,7 +117,9 @@ def test_a_harbor_task_takes_commits_only_and_is_graded_by_its_own_verifier(inst
     (folder / "instruction.md").write_text(row["problem_statement"])
     (folder / "tests" / "test.sh").write_text(VERIFIER)
     (folder / "tests" / "test.patch").write_text(row["test_patch"])
-    (folder / "tests" / "config.json").write_text(f'{{"base_commit": "{row["base_commit"]}", "f2p_node_ids": ["x"], "p2p_node_ids": []}}')
+    (folder / "tests" / "config.json").write_text(
+        f'{{"base_commit": "{row["base_commit"]}", "f2p_node_ids": ["x"], "p2p_node_ids": []}}'
+    )
     (task,) = read_swebench(tmp_path, load_spec("swebench"))
     case = case_of(task)
     edit, done = row["right"][1], f"echo {MARK}"
@@ -131,7 +137,17 @@ def test_a_harbor_task_takes_commits_only_and_is_graded_by_its_own_verifier(inst
 
 DEEP_SWE = "cattrs-partial-structuring-recovery"
 #: what the task's own tests import, taken from this environment
-PACKAGES = ("attrs", "hypothesis", "iniconfig", "packaging", "pluggy", "pygments", "pytest", "sortedcontainers", "typing_extensions")
+PACKAGES = (
+    "attrs",
+    "hypothesis",
+    "iniconfig",
+    "packaging",
+    "pluggy",
+    "pygments",
+    "pytest",
+    "sortedcontainers",
+    "typing_extensions",
+)
 #: the repository asks for two more plug-ins of pytest by their options alone
 OPTIONS = """
 def pytest_addoption(parser):
@@ -178,7 +194,9 @@ def packages() -> bytes:
 
 @pytest.fixture(scope="module")
 def deep_swe(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The task's row in an image of this machine's programs; its base commit is the image's own, for a tree has no history."""
+    """The task's row in an image of this machine's programs; its base commit is the image's own, for a tree has no
+    history.
+    """
     data = shared / "data/deep_swe"
     trees = sorted(data.glob("cattrs-*.tar.gz"))
     if not trees:
@@ -214,7 +232,11 @@ def deep_swe(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 def commands(patch: str) -> list[str]:
     """An agent that applies the patch, commits as the task asks and hands in."""
     commit = "git -c user.name=a -c user.email=a@localhost commit -q --no-verify -m done"
-    apply = [f"git apply --whitespace=nowarn - <<'END_OF_PATCH'\n{patch}END_OF_PATCH", f"git add -A && {commit}"] if patch else []
+    apply = (
+        [f"git apply --whitespace=nowarn - <<'END_OF_PATCH'\n{patch}END_OF_PATCH", f"git add -A && {commit}"]
+        if patch
+        else []
+    )
     return [*apply, f"echo {MARK}"]
 
 
@@ -222,7 +244,9 @@ def test_a_task_of_deep_swe_is_resolved_by_its_solution(deep_swe: dict[str, Any]
     verdict = worked(case_of(deep_swe), commands(deep_swe["patch"]))
     assert (verdict.outcome, verdict.reason, verdict.detail) == (Outcome.PASS, "", "")
     assert (verdict.values["official_resolved"], verdict.facts["tampered"]) == (1.0, [])
-    counts = {name: (len(group["success"]), len(group["failure"])) for name, group in verdict.facts["tests_status"].items()}
+    counts = {
+        name: (len(group["success"]), len(group["failure"])) for name, group in verdict.facts["tests_status"].items()
+    }
     assert counts == {"FAIL_TO_PASS": (69, 0), "PASS_TO_PASS": (7, 0)}
 
 

@@ -70,7 +70,10 @@ def test_unittest_ids_are_the_same_on_every_python(line: str) -> None:
 
 
 def test_unittest_takes_no_status_from_the_list_of_failures() -> None:
-    text = "test_a (m.C.test_a) ... FAIL\n\nFAIL: test_a (m.C.test_a)\nTraceback\nRan 1 test in 0.001s\nFAILED (failures=1)"
+    text = (
+        "test_a (m.C.test_a) ... FAIL\n\nFAIL: test_a (m.C.test_a)\nTraceback\nRan 1 test in 0.001s\nFAILED"
+        " (failures=1)"
+    )
     assert last("unittest", text) == {"test_a (m.C.test_a)": "FAILED"}
 
 
@@ -111,8 +114,14 @@ test: later: O: (0.0)
 
 
 def test_rspec_lines_of_the_data_sets_scripts() -> None:
-    text = "RuboCop::Cop registers - an offense - passed\nRuboCop::Cop corrects - failed\nRuboCop::Cop - pending\n - passed"
-    assert last("rspec_transformed_json", text) == {"RuboCop::Cop registers - an offense": "PASSED", "RuboCop::Cop corrects": "FAILED"}
+    text = (
+        "RuboCop::Cop registers - an offense - passed\nRuboCop::Cop corrects - failed\nRuboCop::Cop - pending\n -"
+        " passed"
+    )
+    assert last("rspec_transformed_json", text) == {
+        "RuboCop::Cop registers - an offense": "PASSED",
+        "RuboCop::Cop corrects": "FAILED",
+    }
 
 
 def test_redis_failures_lose_their_file_and_tests_their_duration() -> None:
@@ -133,7 +142,10 @@ def test_redis_failures_lose_their_file_and_tests_their_duration() -> None:
 
 
 def test_jq_and_micropython_lines() -> None:
-    assert last("jq", "PASS: tests/jqtest\n  FAIL: tests/shtest\nXPASS: x\nPASS:\nTOTAL: 2") == {"tests/jqtest": "PASSED", "tests/shtest": "FAILED"}
+    assert last("jq", "PASS: tests/jqtest\n  FAIL: tests/shtest\nXPASS: x\nPASS:\nTOTAL: 2") == {
+        "tests/jqtest": "PASSED",
+        "tests/shtest": "FAILED",
+    }
     text = "pass  basics/a.py\nFAIL  basics/b.py\nskip  float/c.py\n2 tests performed\npassed x"
     assert last("micropython_test", text) == {"basics/a.py": "PASSED", "basics/b.py": "FAILED", "float/c.py": "SKIPPED"}
 
@@ -142,7 +154,10 @@ def test_a_doctest_subcase_passes_when_all_expressions_in_it_do() -> None:
     def report(case: str) -> str:
         return f'[doctest] x\n<?xml version="1.0"?>\n<doctest binary="t"><TestSuite>{case}</TestSuite></doctest>\nend'
 
-    good, bad = '<Expression success="true" type="CHECK"/>', '<Expression success="false" type="CHECK"><Original>a</Original></Expression>'
+    good, bad = (
+        '<Expression success="true" type="CHECK"/>',
+        '<Expression success="false" type="CHECK"><Original>a</Original></Expression>',
+    )
     inner = f'<SubCase name="b">{good}<SubCase name="in">{bad}</SubCase></SubCase>'
     text = report(f'<TestCase name="parse"><SubCase name="a">{good}</SubCase>{inner}</TestCase>')
     assert last("doctest", text) == {"parse > a": "PASSED", "parse > in": "FAILED", "parse > b": "FAILED"}
@@ -203,14 +218,21 @@ def test_other_forms() -> None:
         "TestA/b": "FAILED",
         "TestC": "SKIPPED",
     }
-    assert last("cargo", "test a::b ... ok\ntest c ... FAILED\ntest d ... ignored, slow") == {"a::b": "PASSED", "c": "FAILED"}
+    assert last("cargo", "test a::b ... ok\ntest c ... FAILED\ntest d ... ignored, slow") == {
+        "a::b": "PASSED",
+        "c": "FAILED",
+    }
     assert last("sympy", "test_x ok\ntest_y F\ntest_z E\n____ sympy/core/tests/test_a.py:test_q ____") == {
         "test_x": "PASSED",
         "test_y": "FAILED",
         "test_z": "ERROR",
         "sympy/core/tests/test_a.py:test_q": "FAILED",
     }
-    assert last("seaborn", "FAILED t::a - x\nt::b PASSED [ 3%]\nPASSED t::c") == {"t::a": "FAILED", "t::b": "PASSED", "t::c": "PASSED"}
+    assert last("seaborn", "FAILED t::a - x\nt::b PASSED [ 3%]\nPASSED t::c") == {
+        "t::a": "FAILED",
+        "t::b": "PASSED",
+        "t::c": "PASSED",
+    }
 
 
 def test_without_both_marks_there_is_no_evidence_that_tests_ran() -> None:
@@ -358,16 +380,19 @@ def test_what_the_reference_touches_is_the_task() -> None:
 
 def test_new_deleted_and_renamed_files_are_all_touched() -> None:
     text = (
-        "diff --git a/old.py b/new.py\nsimilarity index 100%\nrename from old.py\nrename to new.py\n"
-        "diff --git a/gone.py b/gone.py\ndeleted file mode 100644\n--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
-        "diff --git a/added.py b/added.py\nnew file mode 100644\n--- /dev/null\n+++ b/added.py\n@@ -0,0 +1 @@\n+-- a comment\n"
+        "diff --git a/old.py b/new.py\nsimilarity index 100%\nrename from old.py\nrename to new.py\ndiff --git"
+        " a/gone.py b/gone.py\ndeleted file mode 100644\n--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\ndiff --git"
+        " a/added.py b/added.py\nnew file mode 100644\n--- /dev/null\n+++ b/added.py\n@@ -0,0 +1 @@\n+-- a comment\n"
     )
     assert files_of(text) == ["old.py", "new.py", "gone.py", "added.py"]
     assert touched(text)[-1].lines == ["-- a comment"]
 
 
 def test_a_plain_diff_without_git_heads_is_read_too() -> None:
-    assert files_of("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/y.py\n+++ b/y.py\n@@ -1 +1 @@\n-a\n+b\n") == ["x.py", "y.py"]
+    assert files_of("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/y.py\n+++ b/y.py\n@@ -1 +1 @@\n-a\n+b\n") == [
+        "x.py",
+        "y.py",
+    ]
 
 
 @given(st.text())
@@ -391,17 +416,41 @@ def test_a_removed_line_that_looks_like_a_head_hides_no_file_after_it() -> None:
 @pytest.mark.parametrize(
     ("parser", "text", "statuses"),
     [
-        ("jest", "  ✓ adds (12 ms)\n ✕ takes away\n ○ skipped one\n✓ of (3 s) kind (1 ms)", ["adds", "-takes away", "~skipped one", "of (3 s) kind"]),
+        (
+            "jest",
+            "  ✓ adds (12 ms)\n ✕ takes away\n ○ skipped one\n✓ of (3 s) kind (1 ms)",
+            ["adds", "-takes away", "~skipped one", "of (3 s) kind"],
+        ),
         ("jest_json", "[PASSED] a > b\n[FAILED] a > c", ["a > b", "-a > c"]),
-        ("vitest", " ✓ src/a.test.ts > adds 3ms\n × src/a.test.ts > b\n ↓ c [skipped]", ["src/a.test.ts > adds", "-src/a.test.ts > b", "~c"]),
+        (
+            "vitest",
+            " ✓ src/a.test.ts > adds 3ms\n × src/a.test.ts > b\n ↓ c [skipped]",
+            ["src/a.test.ts > adds", "-src/a.test.ts > b", "~c"],
+        ),
         ("tap", "ok 1 adds\nnot ok 2 fails - why\n# ok 3 no\nok x y", ["adds", "-fails - why"]),
-        ("maven", "+ mvn test -Dtest=A#b -q\n[INFO] BUILD SUCCESS\n+ mvn test -Dtest=A#c\n[INFO] BUILD FAILURE", ["A#b", "-A#c"]),
+        (
+            "maven",
+            "+ mvn test -Dtest=A#b -q\n[INFO] BUILD SUCCESS\n+ mvn test -Dtest=A#c\n[INFO] BUILD FAILURE",
+            ["A#b", "-A#c"],
+        ),
         ("ant", "    [junit] [PASS] a.B\n [junit] [ERR] a.C\n[other] [PASS] x", ["a.B", "-a.C"]),
         ("gradle_custom", "a.B > c PASSED\na.B > d\nwarning\nFAILED\n> Task x FAILED", ["a.B > c", "-a.B > d"]),
-        ("phpunit", "Money (App\\\\Money)\n ✔ Adds\n ✘ Takes\n ↩ Skips", ["Money > Adds", "-Money > Takes", "~Money > Skips"]),
-        ("gotest", "--- PASS: TestA (0.00s)\n    --- FAIL: TestA/b_(x) (0.1s)\n--- SKIP: TestC (0.00s)", ["TestA", "-TestA/b_(x)", "~TestC"]),
+        (
+            "phpunit",
+            "Money (App\\\\Money)\n ✔ Adds\n ✘ Takes\n ↩ Skips",
+            ["Money > Adds", "-Money > Takes", "~Money > Skips"],
+        ),
+        (
+            "gotest",
+            "--- PASS: TestA (0.00s)\n    --- FAIL: TestA/b_(x) (0.1s)\n--- SKIP: TestC (0.00s)",
+            ["TestA", "-TestA/b_(x)", "~TestC"],
+        ),
         ("cargo", "test a::b ... ok\ntest c ... FAILED\ntest d ... ignored, slow\nrunning 3 tests", ["a::b", "-c"]),
-        ("googletest", "[ RUN      ] A.b\n[       OK ] A.b (0 ms)\n[  FAILED  ] A.c (1 ms)\n[  FAILED  ] A.c", ["A.b", "-A.c"]),
+        (
+            "googletest",
+            "[ RUN      ] A.b\n[       OK ] A.b (0 ms)\n[  FAILED  ] A.c (1 ms)\n[  FAILED  ] A.c",
+            ["A.b", "-A.c"],
+        ),
     ],
 )
 def test_runners_of_other_languages(parser: str, text: str, statuses: list[str]) -> None:

@@ -1,4 +1,6 @@
-"""mini-swe-agent's own agent, where the package is installed: its prompts and limits, our transport and sandbox, our named states."""
+"""mini-swe-agent's own agent, where the package is installed: its prompts and limits, our transport and sandbox, our
+named states.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ from .test_agent_fold import answered, asked, call, executed, output, run, step
 
 Run = Callable[..., Any]
 
-installed = pytest.mark.skipif(find_spec("minisweagent") is None, reason="mini-swe-agent is not installed (pip install 'mini-swe-agent>=2.4,<3')")
+installed = pytest.mark.skipif(
+    find_spec("minisweagent") is None, reason="mini-swe-agent is not installed (pip install 'mini-swe-agent>=2.4,<3')"
+)
 
 PATCH = "diff --git a/x b/x\n"
 
 
-def test_where_it_is_not_installed_one_line_names_the_option_and_what_to_install(kvv_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_is_not_installed_one_line_names_the_option_and_what_to_install(
+    kvv_cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from importlib.metadata import PackageNotFoundError
 
     def absent(name: str) -> str:
@@ -56,11 +62,15 @@ def verdict_of(found: object) -> Verdict:
 
 
 def fenced(*commands: str) -> Any:
-    return answered(Choice(answer="\n".join(f"```{FENCE}\n{command}\n```" for command in commands), finish_reason="stop"))
+    return answered(
+        Choice(answer="\n".join(f"```{FENCE}\n{command}\n```" for command in commands), finish_reason="stop")
+    )
 
 
 @installed
-def test_its_own_prompt_and_tool_go_out_with_our_sampling_and_its_home_is_left_alone(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_own_prompt_and_tool_go_out_with_our_sampling_and_its_home_is_left_alone(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = dict(os.environ)
     found = step(case)
     assert dict(os.environ) == before
@@ -104,7 +114,11 @@ def test_what_it_submits_is_graded_and_a_failed_submission_is_not(case: Case) ->
     assert isinstance(found, Exec)
     assert (found.tree, found.command.stdin) == ("grade", PATCH)
     empty = verdict_of(step(case, submit, output(f"{MARK}\n")))
-    assert (empty.reason, empty.facts["exit"], empty.facts["agent"]) == ("empty-patch", "submitted", identity(AGENTS, "mini"))
+    assert (empty.reason, empty.facts["exit"], empty.facts["agent"]) == (
+        "empty-patch",
+        "submitted",
+        identity(AGENTS, "mini"),
+    )
 
 
 @installed
@@ -174,7 +188,10 @@ def test_fenced_commands_take_exactly_one_block_and_hostile_answers_take_no_time
 @pytest.mark.parametrize("mode", ["tools", "text"])
 def test_a_task_that_ends_with_a_commit_has_the_packages_own_prompt_for_that(case: Case, mode: str) -> None:
     task = {"agent_s": 0, "collect_s": 300, "verifier_s": 300, "files": {"test.sh": ""}, "reports": [], "format": ""}
-    case = replace(case, inputs={**case.inputs, "commits": True, "task_files": task, "mode": mode, "task": "Add a flag and commit it."})
+    case = replace(
+        case,
+        inputs={**case.inputs, "commits": True, "task_files": task, "mode": mode, "task": "Add a flag and commit it."},
+    )
     _, user = asked(step(case))
     assert user["content"].startswith("Please solve this issue: Add a flag and commit it.")
     assert "git diff" not in user["content"]
@@ -185,7 +202,9 @@ def test_a_task_that_ends_with_a_commit_has_the_packages_own_prompt_for_that(cas
 
 
 @installed
-def test_a_whole_run_equals_the_servers_count_and_replays_offline(kvv_cli: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_whole_run_equals_the_servers_count_and_replays_offline(
+    kvv_cli: Run, sandbox: Sandbox, tmp_path: Path
+) -> None:
     ran = kvv_cli("run", "swebench", "--agent", "mini")
     assert ran.code == 0, ran.said
     row = ran.row("swebench")
@@ -200,7 +219,9 @@ def test_a_whole_run_equals_the_servers_count_and_replays_offline(kvv_cli: Run, 
 
 
 @installed
-def test_a_run_of_another_version_is_not_judged_again(kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_another_version_is_not_judged_again(
+    kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = kvv_cli("run", "swebench", "--agent", "mini", "--case", "swebench/kvv__tasks-1")
     monkeypatch.setattr("kvv.sandbox.adapters.version", lambda _: "9.9")
     again = kvv_cli("score", str(ran.folder))

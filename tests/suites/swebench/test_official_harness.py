@@ -1,4 +1,6 @@
-"""The official harness in our grader's place: what it says becomes our verdict, and what it does not say is nobody's."""
+"""The official harness in our grader's place: what it says becomes our verdict, and what it does not say is
+nobody's.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,15 @@ def harness_row(instances: dict[str, Instance], name: str = "kvv__tasks-1") -> d
 
 def official_case(row: dict[str, Any]) -> Case:
     case = case_of(row)
-    return replace(case, inputs={**case.inputs, "official": official.columns(row), "grader": "swebench 5.0.2", "unusable": official.unusable(row)})
+    return replace(
+        case,
+        inputs={
+            **case.inputs,
+            "official": official.columns(row),
+            "grader": "swebench 5.0.2",
+            "unusable": official.unusable(row),
+        },
+    )
 
 
 def judged(case: Case, told: object, patch: str = "diff --git a/x b/x\n", **fields: Any) -> Graded:
@@ -92,7 +102,13 @@ def test_a_touched_runner_is_officially_resolved_and_tampered_here(case: Case) -
         ({"report": None, "refused": True, "log": "x"}, "patch-apply-failed"),
         ({"report": None, "applied": True, "timed_out": True}, "test-timeout"),
         ({"report": None, "log": "Error creating container"}, "harness-failed"),
-        ({"report": {"resolved": False, "infra_failure": True, "infra_failure_reason": "out_of_memory"}, "applied": True}, "infra-failure"),
+        (
+            {
+                "report": {"resolved": False, "infra_failure": True, "infra_failure_reason": "out_of_memory"},
+                "applied": True,
+            },
+            "infra-failure",
+        ),
         ({"report": {"resolved": False, "infra_failure": False}, "applied": True}, "tests-did-not-run"),
         ("no JSON", "harness-failed"),
         ("[1]", "harness-failed"),
@@ -153,7 +169,9 @@ def real(instances: dict[str, Instance]) -> dict[str, Any]:
     return {**row, "image": in_image(bundle, "/testbed", "kvv-test-testbed")}
 
 
-def test_the_real_harness_agrees_with_our_grader_on_the_control_patches(real: dict[str, Any], instances: dict[str, Instance]) -> None:
+def test_the_real_harness_agrees_with_our_grader_on_the_control_patches(
+    real: dict[str, Any], instances: dict[str, Instance]
+) -> None:
     case = official_case(real)
     for patch, reason in (
         (real["patch"], ""),
@@ -183,7 +201,9 @@ async def _graded(case: Case, patch: str) -> Graded:
         await sandbox.close()
 
 
-def test_without_the_docker_program_its_container_goes_all_the_same(real: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_docker_program_its_container_goes_all_the_same(
+    real: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     removed: list[str] = []
     remove = Engine.remove
@@ -222,9 +242,14 @@ asyncio.run(main())
 def test_after_kill_9_neither_the_harness_nor_its_container_is_left(real: dict[str, Any], tmp_path: Path) -> None:
     mark = f"sleep 98{os.getpid()}"
     row = {**official.columns(real), "eval_script": f"#!/bin/bash\n{mark}\n"}
-    asked = {"row": row, "prediction": {"instance_id": row["instance_id"], "model_name_or_path": "kvv", "model_patch": real["patch"]}}
+    asked = {
+        "row": row,
+        "prediction": {"instance_id": row["instance_id"], "model_name_or_path": "kvv", "model_patch": real["patch"]},
+    }
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert holder.stdin is not None
     assert holder.stdout is not None
     holder.stdin.write(json.dumps(asked))
@@ -237,12 +262,18 @@ def test_after_kill_9_neither_the_harness_nor_its_container_is_left(real: dict[s
     assert soon(lambda: not running(mark) and not running(str(tmp_path)), 60)
     path = socket_path()
     assert path is not None
-    assert soon(lambda: not [entry for entry in Engine(path).labelled(LABEL) if f"/{holder.pid}/" in str(entry["labels"])], 60)
+    assert soon(
+        lambda: not [entry for entry in Engine(path).labelled(LABEL) if f"/{holder.pid}/" in str(entry["labels"])], 60
+    )
     assert soon(lambda: not list(tmp_path.iterdir()), 60)
 
 
 def running(mark: str) -> bool:
-    found = (path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    found = (
+        path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.exists()
+    )
     return any(line.startswith(mark) or f" {mark}" in line for line in found)
 
 

@@ -1,4 +1,6 @@
-"""Whole runs of the suite: on the real sandbox against the reference endpoint, stored, scored again, skipped where there is no sandbox."""
+"""Whole runs of the suite: on the real sandbox against the reference endpoint, stored, scored again, skipped where
+there is no sandbox.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,16 @@ Run = Callable[..., Any]
 
 def server(accuracy: float, seed: int = 0) -> ReferenceServer:
     dataset = load("swebench", fixture=True)
-    return ReferenceServer(ReferenceConfig(model="kimi-k3", answers=canned(SwebenchSuite().answer_key(dataset)), accuracy=accuracy, seed=seed))
+    return ReferenceServer(
+        ReferenceConfig(
+            model="kimi-k3", answers=canned(SwebenchSuite().answer_key(dataset)), accuracy=accuracy, seed=seed
+        )
+    )
 
 
-def test_without_an_endpoint_some_are_solved_and_some_are_not_and_the_server_counts_the_same(kvv_cli: Run, sandbox: Sandbox) -> None:
+def test_without_an_endpoint_some_are_solved_and_some_are_not_and_the_server_counts_the_same(
+    kvv_cli: Run, sandbox: Sandbox
+) -> None:
     ran = kvv_cli("run", "swebench")
     assert ran.code == 0, ran.said
     row = ran.row("swebench")
@@ -45,7 +53,10 @@ def test_without_an_endpoint_some_are_solved_and_some_are_not_and_the_server_cou
     assert ran.report["findings"] == []
     lines = [json.loads(line) for line in (ran.folder / "swebench/predictions.jsonl").read_text().splitlines()]
     assert {tuple(line) for line in lines} == {("instance_id", "model_name_or_path", "model_patch")}
-    reports = {path.parent.name: json.loads(path.read_text()) for path in ran.folder.glob("swebench/logs/kimi-k3/*/report.json")}
+    reports = {
+        path.parent.name: json.loads(path.read_text())
+        for path in ran.folder.glob("swebench/logs/kimi-k3/*/report.json")
+    }
     assert sum(report[name]["resolved"] for name, report in reports.items()) == round(row["value"] * 6)
     page = (ran.folder / "swebench/logs/kimi-k3/kvv__intervals-1/trajectory.html").read_text()
     assert page.count("$ ") >= 8
@@ -58,7 +69,9 @@ def test_without_an_endpoint_some_are_solved_and_some_are_not_and_the_server_cou
 
 
 @pytest.mark.parametrize(("accuracy", "variant"), [(0.0, "tools"), (0.5, "text")])
-def test_the_number_resolved_is_the_servers_own_count(kvv_cli: Run, sandbox: Sandbox, accuracy: float, variant: str) -> None:
+def test_the_number_resolved_is_the_servers_own_count(
+    kvv_cli: Run, sandbox: Sandbox, accuracy: float, variant: str
+) -> None:
     with server(accuracy, seed=3) as served:
         arguments = ("--base-url", served.base_url, "--model", "kimi-k3", "--data", "swebench=fixture", "--yes")
         ran = kvv_cli("run", "swebench", *arguments, "--variant", f"swebench={variant}")
@@ -90,7 +103,9 @@ def no_sandbox(name: str | None, workspace: Workspace | None = None) -> Sandbox:
     raise SandboxError("bwrap: bubblewrap (apt-get install bubblewrap) is not installed")
 
 
-def test_without_a_sandbox_the_suite_is_skipped_with_one_line_that_says_what_to_install(kvv_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_sandbox_the_suite_is_skipped_with_one_line_that_says_what_to_install(
+    kvv_cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kvv.execution.preparation, "choose", no_sandbox)
     ran = kvv_cli("run", "aime2025", "swebench", "--limit", "1")
     assert "skipped: swebench (no sandbox: bwrap: bubblewrap (apt-get install bubblewrap) is not installed)" in ran.out
@@ -156,7 +171,10 @@ class _BrokenSandbox(Sandbox):
 
 @pytest.mark.parametrize(
     ("error", "outcome", "reason"),
-    [(SandboxError("no space left"), "inconclusive", "sandbox-failed"), (RuntimeError("our bug"), "error", "harness-raised")],
+    [
+        (SandboxError("no space left"), "inconclusive", "sandbox-failed"),
+        (RuntimeError("our bug"), "error", "harness-raised"),
+    ],
 )
 def test_a_broken_sandbox_is_inconclusive_and_a_bug_of_ours_an_error(
     kvv_cli: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str, reason: str
@@ -172,7 +190,9 @@ def test_a_broken_sandbox_is_inconclusive_and_a_bug_of_ours_an_error(
     assert ran.code == (3 if outcome == "inconclusive" else 4)
 
 
-def test_files_of_a_run_stay_in_its_folder(kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_a_run_stay_in_its_folder(
+    kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(SwebenchSuite, "files", lambda self, verdicts, context: [("../../evil", "x")])
     ran = kvv_cli("run", "swebench", "--case", "swebench/kvv__tasks-1")
     assert ran.code == 4
@@ -180,15 +200,29 @@ def test_files_of_a_run_stay_in_its_folder(kvv_cli: Run, sandbox: Sandbox, monke
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_a_run_that_was_killed_begins_its_unfinished_instances_anew(kvv_cli: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_begins_its_unfinished_instances_anew(
+    kvv_cli: Run, sandbox: Sandbox, tmp_path: Path
+) -> None:
     place = Path("/tmp") / f"kvv-resumed-{os.getpid()}"  # noqa: S108 every part of the way must be open to the sandbox's user
     place.mkdir(mode=0o711)
     with server(1.0) as served:
-        arguments = ["run", "swebench", "--base-url", served.base_url, "--model", "kimi-k3", "--data", "swebench=fixture", "--yes"]
+        arguments = [
+            "run",
+            "swebench",
+            "--base-url",
+            served.base_url,
+            "--model",
+            "kimi-k3",
+            "--data",
+            "swebench=fixture",
+            "--yes",
+        ]
         arguments += ["--case", "swebench/kvv__tasks-1", "--out", str(tmp_path / "out"), "-q"]
         killed = subprocess.Popen([sys.executable, "-m", "kvv", *arguments], env={**os.environ, "TMPDIR": str(place)})
         end = time.monotonic() + 60
-        while not list(place.glob("kvv-sandbox-*/1/tree/.git/HEAD")) and time.monotonic() < end and killed.poll() is None:
+        while (
+            not list(place.glob("kvv-sandbox-*/1/tree/.git/HEAD")) and time.monotonic() < end and killed.poll() is None
+        ):
             time.sleep(0.01)
         killed.kill()
         killed.wait()

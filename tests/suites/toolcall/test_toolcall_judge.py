@@ -42,7 +42,12 @@ def test_an_answer_without_calls_passes_and_did_not_trigger(bench: Any) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "name", "reason"),
-    [("{", "add", "arguments-not-json"), ({"n": 1}, "sub", "unknown-tool"), ({"n": 1}, None, "unknown-tool"), ({}, "add", "schema-mismatch")],
+    [
+        ("{", "add", "arguments-not-json"),
+        ({"n": 1}, "sub", "unknown-tool"),
+        ({"n": 1}, None, "unknown-tool"),
+        ({}, "add", "schema-mismatch"),
+    ],
 )
 def test_a_failed_call_fails_with_its_class(bench: Any, arguments: Any, name: str | None, reason: str) -> None:
     verdict = bench.judge(bench.case_with(SCHEMA), bench.call(arguments, name))
@@ -117,7 +122,11 @@ def test_an_endpoints_failure_beside_a_broken_schema_is_a_failure(bench: Any) ->
 
 def test_dynamic_tools_of_a_system_message_are_declared(bench: Any) -> None:
     case = bench.case_with(SCHEMA)
-    late = {"role": "system", "content": "", "tools": [{"type": "function", "function": {"name": "late", "parameters": {"type": "object"}}}]}
+    late = {
+        "role": "system",
+        "content": "",
+        "tools": [{"type": "function", "function": {"name": "late", "parameters": {"type": "object"}}}],
+    }
     body = {**case.inputs["body"], "messages": [{"role": "user", "content": "x"}, late]}
     case = replace(case, inputs={**case.inputs, "body": body})
     assert bench.judge(case, bench.call({}, "late")).outcome is Outcome.PASS
@@ -130,7 +139,10 @@ def test_facts_are_bounded_whatever_the_model_says(bench: Any) -> None:
     assert verdict.facts["failures"] == {"unknown-tool": 500}
 
 
-@pytest.mark.parametrize(("remark", "reason"), [("missing-result", "missing-result"), ("recorded-failure", "recorded-failure"), ("odd", "200-none")])
+@pytest.mark.parametrize(
+    ("remark", "reason"),
+    [("missing-result", "missing-result"), ("recorded-failure", "recorded-failure"), ("odd", "200-none")],
+)
 def test_an_imported_sample_without_an_answer_keeps_the_importers_reason(bench: Any, remark: str, reason: str) -> None:
     case = bench.case_with(SCHEMA)
     answered = replace(bench.answered(case), observation=Observation(shape=Shape.NONE, deviations=(remark,)))
@@ -140,6 +152,8 @@ def test_an_imported_sample_without_an_answer_keeps_the_importers_reason(bench: 
 
 
 def test_judging_imports_no_numerics() -> None:
-    """Worker processes import the suite inside the time limit of their first sample; scipy took it up on a loaded machine."""
+    """Worker processes import the suite inside the time limit of their first sample; scipy took it up on a loaded
+    machine.
+    """
     code = "import sys, kvv.suites.toolcall.suite; sys.exit(bool({'numpy', 'scipy', 'pandas'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

@@ -37,7 +37,14 @@ REFUSED, LOST = "refused", "lost"
 
 def sample(number: int, got: Any, *, sample: int = 0) -> tuple[Case, Verdict]:
     case = Case(
-        id=f"toolcall/{number:016x}", suite="toolcall", area=Area.ACCURACY, level=Level.SHOULD, requirement="", source="", since="", inputs={}
+        id=f"toolcall/{number:016x}",
+        suite="toolcall",
+        area=Area.ACCURACY,
+        level=Level.SHOULD,
+        requirement="",
+        source="",
+        since="",
+        inputs={},
     )
     outcome = {REFUSED: Outcome.FAIL, LOST: Outcome.INCONCLUSIVE}.get(got) if isinstance(got, str) else None
     if outcome is None:
@@ -51,11 +58,16 @@ def run(*got: Any) -> list[tuple[Case, Verdict]]:
 
 
 def reference(*got: Any, name: str = "official") -> ReferenceRun:
-    return ReferenceRun(name=name, model="m", cases={f"toolcall/{number:016x}": [item] for number, item in enumerate(got)})
+    return ReferenceRun(
+        name=name, model="m", cases={f"toolcall/{number:016x}": [item] for number, item in enumerate(got)}
+    )
 
 
 def rows(bench: Any, verdicts: Any, *references: ReferenceRun) -> dict[str, Stat]:
-    return {stat.metric: stat for stat in bench.suite.metrics(iter(verdicts), bench.context([bench.row("x")], references=references))}
+    return {
+        stat.metric: stat
+        for stat in bench.suite.metrics(iter(verdicts), bench.context([bench.row("x")], references=references))
+    }
 
 
 def test_the_confusion_is_counted_by_finish_reason_and_beside_it_by_calls(bench: Any) -> None:
@@ -65,7 +77,10 @@ def test_the_confusion_is_counted_by_finish_reason_and_beside_it_by_calls(bench:
     assert {key: by_reason.breakdown[key] for key in ("tp", "fp", "fn", "tn")} == {"tp": 1, "fp": 1, "fn": 2, "tn": 1}
     assert by_reason.estimate == pytest.approx(2 / 5)
     assert (by_calls.breakdown["tp"], by_calls.breakdown["fn"]) == (2, 1)
-    assert (by_reason.breakdown["precision"], by_reason.breakdown["recall"]) == (pytest.approx(1 / 2), pytest.approx(1 / 3))
+    assert (by_reason.breakdown["precision"], by_reason.breakdown["recall"]) == (
+        pytest.approx(1 / 2),
+        pytest.approx(1 / 3),
+    )
     assert by_reason.breakdown["calls_without_the_finish_reason"] == 1
     assert [stat.metric for stat in found.values() if stat.primary] == ["trigger_f1"]
 
@@ -126,13 +141,18 @@ def test_the_unconditional_rate_does_not_profit_from_calling_less(bench: Any) ->
 
 def test_an_unusable_schema_is_counted_apart(bench: Any) -> None:
     case, verdict = sample(1, YES | {"valid_calls": 0.0, "schema_valid": 0.0, "unusable_calls": 1.0})
-    verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason="schema-unusable", facts={"failures": {"schema-unusable": 1}})
+    verdict = replace(
+        verdict, outcome=Outcome.INCONCLUSIVE, reason="schema-unusable", facts={"failures": {"schema-unusable": 1}}
+    )
     found = rows(bench, [sample(0, YES), (case, verdict)], reference(YES, YES))
     assert found["trigger_f1"].n_concluded == 2
     assert (found["schema_accuracy"].n_concluded, found["schema_accuracy"].n_inconclusive) == (1, 1)
     assert (found["call_schema_accuracy"].n_concluded, found["call_schema_accuracy"].n_inconclusive) == (1, 1)
     assert found["schema_accuracy"].breakdown["failures"]["schema-unusable"] == 1
-    assert (found["schema_accuracy_unconditional"].n_concluded, found["schema_accuracy_unconditional"].n_inconclusive) == (1, 1)
+    assert (
+        found["schema_accuracy_unconditional"].n_concluded,
+        found["schema_accuracy_unconditional"].n_inconclusive,
+    ) == (1, 1)
 
 
 def test_occurrence_is_paired_with_occurrence(bench: Any) -> None:
@@ -155,7 +175,11 @@ def test_several_official_runs_show_where_the_endpoint_falls(bench: Any) -> None
     against = {entry["run"]: entry["f1"] for entry in stat.breakdown["against_each"]}
     assert against == {"1: a": 1.0, "2: b": pytest.approx(2 / 3), "3: c": pytest.approx(4 / 5)}
     pairs = {tuple(pair["runs"]): pair["f1"] for pair in stat.breakdown["official_pairs"]}
-    assert pairs == {("1: a", "2: b"): pytest.approx(2 / 3), ("1: a", "3: c"): pytest.approx(4 / 5), ("2: b", "3: c"): pytest.approx(1 / 2)}
+    assert pairs == {
+        ("1: a", "2: b"): pytest.approx(2 / 3),
+        ("1: a", "3: c"): pytest.approx(4 / 5),
+        ("2: b", "3: c"): pytest.approx(1 / 2),
+    }
     among = stat.breakdown["among_officials"]
     assert among["mean_f1"] == pytest.approx((1 + 2 / 3 + 4 / 5) / 3)
     assert among["official_lowest_f1"] == pytest.approx(1 / 2)
@@ -177,7 +201,15 @@ def test_failed_calls_are_listed_with_case_and_class_and_bounded(bench: Any) -> 
     verdicts = []
     for number in range(300):
         case, verdict = sample(number, BAD)
-        verdicts.append((case, replace(verdict, facts={"failures": {"unknown-tool": 1}, "failed_calls": [fact], "finish_reason": "tool_calls"})))
+        verdicts.append(
+            (
+                case,
+                replace(
+                    verdict,
+                    facts={"failures": {"unknown-tool": 1}, "failed_calls": [fact], "finish_reason": "tool_calls"},
+                ),
+            )
+        )
     breakdown = rows(bench, verdicts)["schema_accuracy"].breakdown
     assert breakdown["failures"]["unknown-tool"] == 300
     assert breakdown["failures"]["cut-by-length"] == 0
@@ -187,7 +219,10 @@ def test_failed_calls_are_listed_with_case_and_class_and_bounded(bench: Any) -> 
 
 def test_skipped_samples_were_never_planned_and_errors_are_inconclusive(bench: Any) -> None:
     (case, verdict), (_, other) = run(YES, YES)
-    verdicts = [(case, replace(verdict, outcome=Outcome.SKIP)), (case, replace(other, case=case.id, outcome=Outcome.ERROR))]
+    verdicts = [
+        (case, replace(verdict, outcome=Outcome.SKIP)),
+        (case, replace(other, case=case.id, outcome=Outcome.ERROR)),
+    ]
     stat = rows(bench, verdicts, reference(YES))["trigger_f1"]
     assert (stat.n_planned, stat.n_concluded) == (1, 0)
 
@@ -231,7 +266,11 @@ def test_every_completion_of_the_unknown_lies_within_the_bounds(pairs: list[tupl
     assert found.confusion.n + found.positive + found.negative == len(pairs)
     for guess in (YES, NO):
         filled = [(guess if got == LOST else got, official or guess) for got, official in pairs]
-        whole = tally(read_samples(run(*[got for got, _ in filled])), reference(*[official for _, official in filled]), "triggered").confusion.f1
+        whole = tally(
+            read_samples(run(*[got for got, _ in filled])),
+            reference(*[official for _, official in filled]),
+            "triggered",
+        ).confusion.f1
         worst = found.confusion.plus(fn=found.positive, fp=found.negative).f1
         best = found.confusion.plus(tp=found.positive, tn=found.negative).f1
         if whole is not None and worst is not None:

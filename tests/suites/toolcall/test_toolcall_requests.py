@@ -16,7 +16,15 @@ from kvv.suites.toolcall.k2vv import RowError, canonical, case_id, content, ques
 
 def test_model_sampling_and_bookkeeping_do_not_identify_a_request(bench: Any) -> None:
     row = bench.row("hello")
-    dressed = {**row, "model": "other", "temperature": 0.1, "top_p": 0.5, "max_tokens": 9, "stream": True, "stream_options": {"include_usage": True}}
+    dressed = {
+        **row,
+        "model": "other",
+        "temperature": 0.1,
+        "top_p": 0.5,
+        "max_tokens": 9,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
     dressed |= {"user": "u", "n": 1, "seed": 7, "data_index": 12, "expected": {"tool": "add"}, "tool_choice": None}
     assert case_id(content(dressed)) == case_id(content(row))
 
@@ -62,7 +70,14 @@ def test_identical_requests_are_one_case_asked_as_often_as_they_stand(bench: Any
 
 
 @pytest.mark.parametrize(
-    "row", [{}, {"messages": []}, {"messages": ["x"]}, {"messages": [{"content": "x"}]}, {"messages": [{"role": "user"}], "tools": {}}]
+    "row",
+    [
+        {},
+        {"messages": []},
+        {"messages": ["x"]},
+        {"messages": [{"content": "x"}]},
+        {"messages": [{"role": "user"}], "tools": {}},
+    ],
 )
 def test_a_row_that_is_no_request_is_named(row: dict[str, Any]) -> None:
     with pytest.raises(RowError, match=r"^row 2: .+") as caught:
@@ -71,7 +86,9 @@ def test_a_row_that_is_no_request_is_named(row: dict[str, Any]) -> None:
 
 
 def test_the_runs_model_and_sampling_go_over_the_rows(bench: Any) -> None:
-    row = bench.row("a", temperature=0.2, max_tokens=5, top_p=0.3, user="u", seed=1, expected={"tool": "add"}, presence_penalty=1)
+    row = bench.row(
+        "a", temperature=0.2, max_tokens=5, top_p=0.3, user="u", seed=1, expected={"tool": "add"}, presence_penalty=1
+    )
     case = bench.suite.cases(bench.context([row], temperature=1.0, stream=True))[0]
     body = bench.suite.request(case).body
     assert body["model"] == "model-under-test"
@@ -82,7 +99,12 @@ def test_the_runs_model_and_sampling_go_over_the_rows(bench: Any) -> None:
 
 def test_a_long_prompt_is_announced_to_limits_and_time_outs(bench: Any) -> None:
     short, long = bench.suite.cases(bench.context([bench.row("a"), bench.row("a" * 400_000)]))
-    assert bench.suite.request(long).expect_prompt_tokens > 100_000 > 1_000 > bench.suite.request(short).expect_prompt_tokens
+    assert (
+        bench.suite.request(long).expect_prompt_tokens
+        > 100_000
+        > 1_000
+        > bench.suite.request(short).expect_prompt_tokens
+    )
 
 
 def test_fields_that_are_not_sent_are_told(bench: Any) -> None:
@@ -96,7 +118,10 @@ HISTORY = [
     {
         "role": "assistant",
         "content": "",
-        "tool_calls": [{"id": "search:0", "function": {"name": "search"}}, {"id": "get:1", "function": {"name": "get"}}],
+        "tool_calls": [
+            {"id": "search:0", "function": {"name": "search"}},
+            {"id": "get:1", "function": {"name": "get"}},
+        ],
     },
     {"role": "tool", "tool_call_id": "get:1", "content": "1"},
     {"role": "tool", "tool_call_id": "search:0", "content": "2"},
@@ -137,7 +162,9 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["role", "content", "tools", "tool_calls", "id", "function", "name"]), inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "tools", "tool_calls", "id", "function", "name"]), inner, max_size=4
+        )
     ),
     max_leaves=10,
 )

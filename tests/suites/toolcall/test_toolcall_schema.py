@@ -48,7 +48,9 @@ def test_a_whole_float_is_an_integer_and_a_boolean_is_none() -> None:
     assert check('{"n": false}', INTEGER).failure is not None
 
 
-@pytest.mark.parametrize("arguments", ["", "{", '{"n": 3} trailing', "{'n': 3}", '{"n": NaN}', '{"n": Infinity}', "[" * 100_000, "9" * 5_000])
+@pytest.mark.parametrize(
+    "arguments", ["", "{", '{"n": 3} trailing', "{'n': 3}", '{"n": NaN}', '{"n": Infinity}', "[" * 100_000, "9" * 5_000]
+)
 def test_what_is_no_json_is_not_json(arguments: str) -> None:
     assert check(arguments, {}).failure.failure is FailureClass.ARGUMENTS_NOT_JSON
 
@@ -127,7 +129,12 @@ def test_the_draft_is_the_named_one_else_2020_12(named: object, draft: str) -> N
 
 def test_the_named_draft_decides() -> None:
     # exclusiveMinimum is a boolean in draft 4 and a number from draft 6 on
-    four = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "number", "minimum": 1, "exclusiveMinimum": True}
+    four = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "number",
+        "minimum": 1,
+        "exclusiveMinimum": True,
+    }
     assert validate(2, four, "t") is None
     assert validate(1, four, "t") is not None
     without = {name: value for name, value in four.items() if name != "$schema"}
@@ -141,7 +148,10 @@ def test_format_is_not_asserted() -> None:
 
 
 def test_of_two_tools_with_one_name_the_last_counts_and_k2vv_takes_the_first() -> None:
-    functions = [{"name": "add", "parameters": INTEGER}, {"name": "add", "parameters": {"type": "object", "required": ["m"]}}]
+    functions = [
+        {"name": "add", "parameters": INTEGER},
+        {"name": "add", "parameters": {"type": "object", "required": ["m"]}},
+    ]
     found = SchemaCheck(functions).check(ToolCall(index=0, id="c", name="add", arguments='{"n": 1}'))
     assert found.ambiguous
     assert found.k2vv
@@ -167,7 +177,8 @@ def test_a_hostile_pattern_is_killed_by_the_worker() -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+        st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
 @settings(deadline=None, max_examples=60)

@@ -35,9 +35,14 @@ def refusing(stage: Any, request: Request) -> Any:
 
 
 def test_every_case_can_fail(stage: Any) -> None:
-    """One of a few crude endpoints fails each case; level may cases that allow a refusal only need one that is wrong."""
+    """One of a few crude endpoints fails each case; level may cases that allow a refusal only need one that is
+    wrong.
+    """
     for case in stage.asked(SUITE):
-        outcomes = [stage.against(SUITE, case, lambda request, wrong=wrong: wrong(stage, request)).outcome for wrong in (nonsense, prose, refusing)]
+        outcomes = [
+            stage.against(SUITE, case, lambda request, wrong=wrong: wrong(stage, request)).outcome
+            for wrong in (nonsense, prose, refusing)
+        ]
         assert Outcome.FAIL in outcomes, (case.id, outcomes)
         assert Outcome.PASS not in outcomes[:2], (case.id, outcomes)
 
@@ -80,7 +85,9 @@ def test_ids_must_be_there_and_differ(stage: Any, case: Any) -> None:
 
 
 def test_each_wanted_value_stands_in_some_call(stage: Any, case: Any) -> None:
-    look = stage.look(case, stage.says(None, calls=[("f", '{"city":"paris, France"}'), ("f", "no json"), ("f", '["x"]')]))
+    look = stage.look(
+        case, stage.says(None, calls=[("f", '{"city":"paris, France"}'), ("f", "no json"), ("f", '["x"]')])
+    )
     assert argument_values(look, {"name": "city", "all": ["Paris"]}) is None
     assert argument_values(look, {"name": "city", "all": ["Paris", "London"]}).reason == "argument-missing"
 
@@ -109,11 +116,19 @@ def test_a_text_cut_by_length_is_not_blamed(stage: Any, case: Any) -> None:
         ("colour", "anything", None),
     ],
 )
-def test_a_format_is_checked_where_the_schema_names_one(stage: Any, case: Any, form: str, right: str, wrong: str | None) -> None:
-    body = {"tools": [{"function": {"name": "f", "parameters": {"properties": {"value": {"type": "string", "format": form}}}}}]}
+def test_a_format_is_checked_where_the_schema_names_one(
+    stage: Any, case: Any, form: str, right: str, wrong: str | None
+) -> None:
+    body = {
+        "tools": [
+            {"function": {"name": "f", "parameters": {"properties": {"value": {"type": "string", "format": form}}}}}
+        ]
+    }
 
     def of(value: Any) -> Any:
-        return valid_formats(stage.look(case, stage.says(None, calls=[("f", json.dumps({"value": value}))]), body=body), True)
+        return valid_formats(
+            stage.look(case, stage.says(None, calls=[("f", json.dumps({"value": value}))]), body=body), True
+        )
 
     assert of(right) is None
     if wrong is not None:

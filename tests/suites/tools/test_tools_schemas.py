@@ -19,12 +19,44 @@ from kvv.suites.tools.suite import ToolsSuite
 
 #: what contract.md 2.5 lists as MFJS
 MFJS = {
-    "type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum",
-    "enum", "anyOf", "$ref", "$defs", "$id", "description", "title", "default",
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "enum",
+    "anyOf",
+    "$ref",
+    "$defs",
+    "$id",
+    "description",
+    "title",
+    "default",
     *(f"type:{name}" for name in ("null", "boolean", "object", "array", "number", "integer", "string")),
-}  # fmt: skip
+}
 OWN = [one for one in shipped() if one.group not in CLAIMS]
-VALUES: list[Any] = [None, True, 7, -3, 0.5, "", "red", [], [1], ["red"], {}, {"a": "x"}, {"value": 1}, {"label": "a", "child": None}]
+VALUES: list[Any] = [
+    None,
+    True,
+    7,
+    -3,
+    0.5,
+    "",
+    "red",
+    [],
+    [1],
+    ["red"],
+    {},
+    {"a": "x"},
+    {"value": 1},
+    {"label": "a", "child": None},
+]
 
 
 def valid(schema: Any, value: Any) -> bool:
@@ -32,7 +64,12 @@ def valid(schema: Any, value: Any) -> bool:
 
 
 def named(*names: str) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": list(names),
+        "additionalProperties": False,
+    }
 
 
 def named_reference(definition: str) -> dict[str, Any]:
@@ -85,7 +122,9 @@ def test_the_small_tier_covers_every_keyword_and_group_with_a_fifth_of_the_schem
     chosen = covering(shipped())
     counts = Counter(keyword for one in chosen for keyword in keywords(one.schema))
     everywhere = Counter(keyword for one in shipped() for keyword in keywords(one.schema))
-    assert {keyword: min(2, count) for keyword, count in everywhere.items()}.items() <= {key: min(2, count) for key, count in counts.items()}.items()
+    assert {keyword: min(2, count) for keyword, count in everywhere.items()}.items() <= {
+        key: min(2, count) for key, count in counts.items()
+    }.items()
     assert {one.group for one in chosen} == {one.group for one in shipped()}
     assert len(chosen) < len(shipped()) / 3
 
@@ -101,7 +140,9 @@ def test_a_tier_decides_how_many_schemas_are_asked_each_streamed_and_not(stage: 
 
 def test_keywords_beyond_mfjs_are_asked_only_of_profiles_that_claim_them(stage: Any) -> None:
     cases = {case.id: case for case in ToolsSuite().cases(stage.context(tier="full"))}
-    skipped = {name.split("/")[2] for name, case in cases.items() if name.startswith("tools/schema/") and case.inputs["skip"]}
+    skipped = {
+        name.split("/")[2] for name, case in cases.items() if name.startswith("tools/schema/") and case.inputs["skip"]
+    }
     assert skipped == set(CLAIMS)
 
 
@@ -122,10 +163,19 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "req
         ({"type": "object", "properties": {"a\\nb": {"type": "string"}}}, True),
         ({"type": "object", "properties": {"a\nb": {"type": "string"}}}, False),
         ({"type": "object", "properties": {"a b": {"type": "string"}}}, False),
-        ({"type": "object", "properties": {"inner": {"type": "object", "properties": {" a": {"type": "string"}}}}}, False),
+        (
+            {"type": "object", "properties": {"inner": {"type": "object", "properties": {" a": {"type": "string"}}}}},
+            False,
+        ),
         ({"$defs": {"node": NODE}, "$ref": "#/$defs/node"}, True),
         ({"$defs": {"node": {**NODE, "required": []}}, "$ref": "#/$defs/node"}, False),
-        ({"$defs": {"node": {**NODE, "properties": {**NODE["properties"], "name": {"type": "string"}}}}, "$ref": "#/$defs/node"}, False),
+        (
+            {
+                "$defs": {"node": {**NODE, "properties": {**NODE["properties"], "name": {"type": "string"}}}},
+                "$ref": "#/$defs/node",
+            },
+            False,
+        ),
         ({"$defs": {"node": {"anyOf": [{"type": "null"}, NODE]}}, "$ref": "#/$defs/node"}, False),
         ({"type": "number", "maximum": float("inf")}, True),
         ({}, False),
@@ -152,7 +202,9 @@ PEOPLE = "\U0001f9d1\U0001f3fe\u200d\U0001f91d\u200d\U0001f9d1\U0001f3fe"
     ],
 )
 def test_the_eight_lines_that_the_public_verifier_leaves_out_of_its_212_are_left_out(line: str, schema: Any) -> None:
-    """Which lines of walle's valid cases they are: ports of the verifier that pin its report of 204 (commit 3dad65a) list them."""
+    """Which lines of walle's valid cases they are: ports of the verifier that pin its report of 204 (commit 3dad65a)
+    list them.
+    """
     assert unfit(schema), line
 
 
@@ -166,7 +218,10 @@ def test_the_eight_lines_that_the_public_verifier_leaves_out_of_its_212_are_left
         ("TestRangeConstraints:2", {"type": "string", "minLength": 5, "maxLength": 5}),
         ("TestRangeConstraints:4", {"type": "string", "maxLength": 5_000_000}),
         ("TestReferences:6", recursive(required=False)),
-        ("TestReferences:5", {"$defs": {"N": {"anyOf": [{"type": "string"}, named_reference("N")]}}, "$ref": "#/$defs/N"}),
+        (
+            "TestReferences:5",
+            {"$defs": {"N": {"anyOf": [{"type": "string"}, named_reference("N")]}}, "$ref": "#/$defs/N"},
+        ),
         ("TestDefs:2", {"$defs": {"db": {"type": "object", "additionalProperties": False}}, "$ref": "#/$defs/db"}),
     ],
 )
@@ -178,7 +233,12 @@ def test_their_neighbours_are_asked(line: str, schema: Any) -> None:
 
 
 def test_definitions_and_id_move_to_the_root_and_defaults_go() -> None:
-    schema = {"$id": "https://example.com/x", "$defs": {"n": {"type": "integer", "default": 1}}, "type": "array", "items": {"$ref": "#/$defs/n"}}
+    schema = {
+        "$id": "https://example.com/x",
+        "$defs": {"n": {"type": "integer", "default": 1}},
+        "type": "array",
+        "items": {"$ref": "#/$defs/n"},
+    }
     assert wrapped(schema) == {
         "type": "object",
         "required": ["value"],
@@ -225,7 +285,13 @@ def test_data_makes_a_strict_required_call_of_2048_tokens_streamed_and_not(stage
     assert (first.id, second.id) == ("tools/data/0001/stream", "tools/data/0001/whole")
     body = first.inputs["body"]
     function = body["tools"][0]["function"]
-    assert (function["name"], function["strict"], body["tool_choice"], body["max_tokens"], body["stream"]) == (TOOL, True, "required", 2048, True)
+    assert (function["name"], function["strict"], body["tool_choice"], body["max_tokens"], body["stream"]) == (
+        TOOL,
+        True,
+        "required",
+        2048,
+        True,
+    )
     assert json.loads(function["parameters"]["@literal"])["required"] == ["value"]
     assert first.level is Level.MUST
     assert "stream" not in second.inputs["body"]
@@ -233,7 +299,11 @@ def test_data_makes_a_strict_required_call_of_2048_tokens_streamed_and_not(stage
 
 def test_a_row_that_the_public_verifier_leaves_out_is_skipped_with_the_reason(stage: Any) -> None:
     suite = ToolsSuite()
-    cases = [case for case in suite.cases(stage.context(dataset=rows({"type": "string", "minLength": 9999}))) if "/data/" in case.id]
+    cases = [
+        case
+        for case in suite.cases(stage.context(dataset=rows({"type": "string", "minLength": 9999})))
+        if "/data/" in case.id
+    ]
     verdicts = [stage.against(suite, case, lambda request: stage.says()) for case in cases]
     assert [verdict.outcome for verdict in verdicts] == [Outcome.SKIP, Outcome.SKIP]
     assert "1000 characters" in verdicts[0].detail

@@ -20,9 +20,13 @@ class Words:
         return len(text.split())
 
 
-def cases(*rows: dict[str, Any], profile: str = "kimi-k3", surface: Surface = Surface.VENDOR, **options: Any) -> dict[str, Any]:
+def cases(
+    *rows: dict[str, Any], profile: str = "kimi-k3", surface: Surface = Surface.VENDOR, **options: Any
+) -> dict[str, Any]:
     dataset = Dataset(rows=rows, origin="x", revision="x") if rows else None
-    context = Context(model="mine", profile=load_profile(profile, surface), settings=Settings(), dataset=dataset, **options)
+    context = Context(
+        model="mine", profile=load_profile(profile, surface), settings=Settings(), dataset=dataset, **options
+    )
     return {case.id: case for case in load_suite("usage").cases(context)}
 
 
@@ -33,12 +37,20 @@ def row(name: str = "One Case", **request: Any) -> dict[str, Any]:
 def test_a_row_is_sent_as_it_stands_but_for_model_and_stream() -> None:
     case = cases(row())["usage/data/one-case/stream"]
     assert case.level is Level.MUST
-    assert case.inputs["body"] == {**REQUEST, "model": "mine", "stream": True, "stream_options": {"include_usage": True}}
+    assert case.inputs["body"] == {
+        **REQUEST,
+        "model": "mine",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
     assert case.inputs["checks"] == {"prompt-tokens": {"exact": 86, "stub": 0}}
 
 
 def test_an_engine_may_count_the_generation_stub() -> None:
-    assert cases(row(), surface=Surface.ENGINE)["usage/data/one-case/stream"].inputs["checks"]["prompt-tokens"]["stub"] == 3
+    assert (
+        cases(row(), surface=Surface.ENGINE)["usage/data/one-case/stream"].inputs["checks"]["prompt-tokens"]["stub"]
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +61,9 @@ def test_an_engine_may_count_the_generation_stub() -> None:
         ({"messages": [{"role": "user", "content": [PICTURE]}]}, {}, "an image"),
     ],
 )
-def test_rows_that_cannot_be_asked_are_skipped_with_the_reason(request_fields: Any, options: dict[str, Any], reason: str) -> None:
+def test_rows_that_cannot_be_asked_are_skipped_with_the_reason(
+    request_fields: Any, options: dict[str, Any], reason: str
+) -> None:
     assert reason in cases(row(**request_fields), **options)["usage/data/one-case/stream"].inputs["skip"]
 
 

@@ -82,7 +82,13 @@ def test_an_unknown_format_is_named(kind: str, mode: str) -> None:
 def test_a_png_is_whole_and_holds_its_pixels(mode: str) -> None:
     picture = drawn({**NUMBER, "ink": "black", "paper": "white"})
     found = chunks(file_of(picture, "png", mode))
-    assert [kind for kind, _ in found if kind != b"tRNS"] == [b"IHDR", *([b"PLTE"] if "palette" in mode else []), b"tEXt", b"IDAT", b"IEND"]
+    assert [kind for kind, _ in found if kind != b"tRNS"] == [
+        b"IHDR",
+        *([b"PLTE"] if "palette" in mode else []),
+        b"tEXt",
+        b"IDAT",
+        b"IEND",
+    ]
     width, height, depth, kind = struct.unpack(">IIBB", found[0][1][:10])
     assert (width, height, kind, depth) == (331, 157, *MODES[mode])
     samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
@@ -105,7 +111,9 @@ def test_a_file_says_what_it_shows_and_how_large_it_is_to_our_endpoint(kind: str
     assert (image.media, image.width, image.height) == (f"image/{kind}", 331, 157)
 
 
-@pytest.mark.parametrize(("kind", "mode"), [*(("png", mode) for mode in sorted(MODES)), ("gif", "rgb"), ("jpeg", "rgb"), ("webp", "rgb")])
+@pytest.mark.parametrize(
+    ("kind", "mode"), [*(("png", mode) for mode in sorted(MODES)), ("gif", "rgb"), ("jpeg", "rgb"), ("webp", "rgb")]
+)
 @pytest.mark.parametrize("size", [[331, 157], [64, 64], [640, 200]])
 def test_an_independent_decoder_sees_the_same_pixels(kind: str, mode: str, size: list[int]) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")

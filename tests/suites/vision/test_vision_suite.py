@@ -45,11 +45,17 @@ class Eyes:
         if self.wrong == "budget" and "max_tokens" not in request.body:
             return self.stage.refuses()
         pictures = [str(shown(part)) for part in parts if part["type"] == "image_url"]
-        usage = self.stage.counts(20 + (0 if self.wrong == "blind" else 50 * len(pictures)) + (self.wrong == "bos" and bool(pictures)))
+        usage = self.stage.counts(
+            20 + (0 if self.wrong == "blind" else 50 * len(pictures)) + (self.wrong == "bos" and bool(pictures))
+        )
         return self.stage.says(self.answer(messages[-1], pictures), usage=usage)
 
     def answer(self, content: Any, pictures: list[str]) -> str:
-        question = content if isinstance(content, str) else " ".join(part["text"] for part in content if part["type"] == "text")
+        question = (
+            content
+            if isinstance(content, str)
+            else " ".join(part["text"] for part in content if part["type"] == "text")
+        )
         if "random string" in question:
             self.drawn += self.wrong != "greedy"
             return f"text{self.drawn}"
@@ -85,7 +91,8 @@ def test_an_endpoint_that_is_greedy_beside_a_picture_fails_the_drawn_texts(stage
 def test_a_blind_endpoint_fails_all_that_must_be_seen(stage: Any) -> None:
     found = verdicts(stage, "blind")
     passing = {name.split("/")[1] for name, outcome in found.items() if outcome is not Outcome.FAIL}
-    # these ask for an answer or a refusal, whatever it says, and pictures that are not counted at all are counted evenly
+    # these ask for an answer or a refusal, whatever it says, and pictures that are not counted at all are counted
+    # evenly
     assert passing == {"odd-size", "broken", "content-alone", "sampled", "counted-evenly"}
 
 
@@ -164,4 +171,7 @@ def test_one_colour_or_shape_is_named_and_no_other(stage: Any, text: str, wanted
 
 
 def test_an_answer_cut_by_length_is_not_blamed(stage: Any) -> None:
-    assert reads(stage.look(stage.asked(SUITE)[0], stage.says("48", finish="length")), "4817").outcome is Outcome.INCONCLUSIVE
+    assert (
+        reads(stage.look(stage.asked(SUITE)[0], stage.says("48", finish="length")), "4817").outcome
+        is Outcome.INCONCLUSIVE
+    )
