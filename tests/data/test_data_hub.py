@@ -21,6 +21,8 @@ from kvv.data import hub as hub_room
 from kvv.data.copies import MANIFEST
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+#: the commit that suites/aime2025/dataset.toml pins
+PINNED = "563bb8404243c5f09de6ec262f2db674fe5bce9b"
 ROWS = [{"problem": f"What is {i} + 0?", "answer": str(i), "id": str(i)} for i in range(3)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 FILES = {"test.jsonl": LINES, "README.md": b"# card\n"}
@@ -134,7 +136,7 @@ def test_a_copy_is_pulled_replaced_and_then_used(story: Story) -> None:
     manifest = json.loads((story.folder / "cache" / "datasets" / "aime2025" / MANIFEST).read_text())
     assert (manifest["repo"], manifest["revision"], manifest["commit"], manifest["rows"]) == (
         "math-ai/aime25",
-        "main",
+        PINNED,
         COMMIT,
         3,
     )
@@ -149,7 +151,7 @@ def test_a_copy_of_another_revision_goes_where_it_is_told(story: Story) -> None:
 
 
 def test_offline_the_librarys_cache_serves_and_nobody_is_asked(story: Story) -> None:
-    assert story.offline == ["3", "math-ai/aime25@main: cannot be fetched: HF_HUB_OFFLINE is set"]
+    assert story.offline == ["3", f"math-ai/aime25@{PINNED}: cannot be fetched: HF_HUB_OFFLINE is set"]
     assert story.asked_offline == []
 
 
@@ -157,9 +159,9 @@ def test_when_the_hub_has_gone_the_cache_serves_and_the_rest_is_said_in_one_line
     host = story.endpoint.removeprefix("http://")
     cached, pulled, loaded, offline = story.alone
     assert cached == "3 3"
-    assert pulled.startswith(f"math-ai/aime25@main: cannot be fetched ({host} cannot be reached: ")
-    assert loaded.startswith(f"never/seen@main: cannot load from the hub ({host} cannot be reached: ")
-    assert offline == "never/seen@main: cannot load from the hub (offline, and not in the library's cache)"
+    assert pulled.startswith(f"math-ai/aime25@{PINNED}: cannot be fetched ({host} cannot be reached: ")
+    assert loaded.startswith(f"never/seen@{PINNED}: cannot load from the hub ({host} cannot be reached: ")
+    assert offline == f"never/seen@{PINNED}: cannot load from the hub (offline, and not in the library's cache)"
 
 
 def test_other_content_is_refused_with_both_digests_and_an_unknown_set_in_one_line(tmp_path: Path) -> None:
@@ -179,8 +181,8 @@ said(lambda: pull('aime2025'))
         assert f"sha256 {found}, {canonical_sha256(ROWS, ROWS[0])} expected" in line
         assert "--data" in line
     assert left == "[]"
-    assert unknown.startswith("never/seen@main: cannot load from the hub (")
-    assert not_pulled.startswith("never/seen@main: cannot be fetched from 127.0.0.1 (")
+    assert unknown.startswith(f"never/seen@{PINNED}: cannot load from the hub (")
+    assert not_pulled.startswith(f"never/seen@{PINNED}: cannot be fetched from 127.0.0.1 (")
 
 
 def test_a_mirrors_password_is_in_no_message() -> None:
@@ -208,7 +210,7 @@ def small_copy(folder: Path, files: Mapping[str, bytes] = FILES) -> Path:
         folder,
         "aime2025",
         load_spec("aime2025"),
-        asked="main",
+        asked=PINNED,
         commit=COMMIT,
         mirror="http://user:canary@host/x",
         rows=3,
@@ -272,7 +274,7 @@ def test_where_names_the_places_in_order(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("HF_ENDPOINT", "https://user:canary@mirror.example")
     copy, hub, fixture = where("aime2025")
     assert (copy.kind, copy.present, hub.kind, hub.present, fixture.kind) == ("copy", False, "hub", None, "fixture")
-    assert str(hub) == "hub      online   math-ai/aime25 at main (https://mirror.example)"
+    assert str(hub) == f"hub      online   math-ai/aime25 at {PINNED} (https://mirror.example)"
     small_copy(copy_folder("aime2025"))
     assert where("aime2025")[0].present
 
