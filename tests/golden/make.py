@@ -2,6 +2,7 @@
 
     python tests/golden/make.py corpus      run folders, baselines, references: made once, by f692479, never again
     python tests/golden/make.py verdicts    verdicts/*.json from the corpus; only for what the corpus newly holds
+    python tests/golden/make.py changed     changed/*.json: new values of what a pattern of changed_verdicts.toml covers
     python tests/golden/make.py --update    texts/*.txt, whose wording may change: the diff of the commit shows how
 
 It drives the `kvv` that the interpreter imports, so any checkout's `.venv/bin/python` makes or replays it. Only the
@@ -40,6 +41,7 @@ CORPUS = HERE / "corpus"
 VERDICTS = HERE / "verdicts"
 TEXTS = HERE / "texts"
 CHANGES = HERE / "changed_verdicts.toml"
+CHANGED = HERE / "changed"
 SHIPPED = HERE.parents[1] / "fixtures"
 ZSTANDARD = b"\x28\xb5\x2f\xfd"
 MADE_BY = "f692479"
@@ -736,43 +738,75 @@ GROUPS: dict[str, Callable[[Replay], None]] = {
 # --- what is expected ------------------------------------------------------------------------------------------------
 
 
+#: in ``changed/``: the fact is not there any more
+GONE = "(gone)"
+
+
 def verdicts_of(group: str) -> dict[str, Fact]:
     """What f692479 said, with the changes that changed_verdicts.toml lists; every entry must have changed something
     from what it names.
     """
     facts: dict[str, Fact] = json.loads((VERDICTS / f"{group}.json").read_text("utf-8"))
     for change in changes():
-        if change["group"] != group:
+        if ("from" not in change and "to" not in change) or not fnmatchcase(group, change["group"]):
             continue
-        named = (
-            [key for key in facts if key == change["what"] or fnmatchcase(key, change["what"])]
-            if "from" in change
-            else [change["what"]]
-        )
-        if (
-            not named
-            or any(facts.get(key) != change.get("from") for key in named)
-            or ("from" not in change and change["what"] in facts)
-        ):
+        if facts.get(change["what"]) != change.get("from"):
             raise ValueError(
                 f"{CHANGES.name}: {change['what']!r} in {group} is not {change.get('from', 'absent')!r} there"
             )
-        for key in named:
-            if "to" in change:
-                facts[key] = change["to"]
-            else:
-                del facts[key]
+        facts[change["what"]] = change["to"]
+    for key, value in recorded(group).items():
+        if not any(fnmatchcase(key, pattern) for pattern in patterns(group)):
+            raise ValueError(f"changed/{group}.json: {key!r} is under no entry of {CHANGES.name}")
+        if value == GONE:
+            del facts[key]
+        else:
+            facts[key] = value
     return facts
 
 
+def recorded(group: str) -> dict[str, Fact]:
+    """New values of facts that a pattern of changed_verdicts.toml covers, as `make.py changed` wrote them."""
+    path = CHANGED / f"{group}.json"
+    found: dict[str, Fact] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return found
+
+
+def patterns(group: str) -> list[str]:
+    """Patterns of facts that may differ from f692479 in this group, each with its reason."""
+    return [c["what"] for c in changes() if not {"from", "to"} & set(c) and fnmatchcase(group, c["group"])]
+
+
+def write_changed(group: str, facts: Mapping[str, Fact]) -> None:
+    """Records the new values of what differs from f692479 under the patterns, and of nothing else."""
+    before: dict[str, Fact] = json.loads((VERDICTS / f"{group}.json").read_text("utf-8"))
+    keys = set(before) if group in ADDITIVE else {*before, *facts}
+    differing = {
+        key: facts.get(key, GONE)
+        for key in sorted(keys)
+        if (key not in before or key not in facts or not same(before[key], facts[key]))
+        and any(fnmatchcase(key, pattern) for pattern in patterns(group))
+    }
+    path = CHANGED / f"{group}.json"
+    path.unlink(missing_ok=True)
+    if differing:
+        CHANGED.mkdir(exist_ok=True)
+        path.write_text(json.dumps(differing, indent=0, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+
+
 def changes() -> list[dict[str, Any]]:
-    found = tomllib.loads(CHANGES.read_text("utf-8")).get("change", [])
+    """Entries of changed_verdicts.toml; with ``from`` and ``to`` one fact, with neither a pattern of facts."""
+    found: list[dict[str, Any]] = tomllib.loads(CHANGES.read_text("utf-8")).get("change", [])
     for change in found:
+        fields = set(change) - {"group", "what", "why"}
         if (
-            not {"group", "what", "why"} <= set(change) <= {"group", "what", "why", "from", "to"}
+            not {"group", "what", "why"} <= set(change)
+            or fields not in (set(), {"from", "to"})
             or not change["why"].strip()
         ):
-            raise ValueError(f"{CHANGES.name}: an entry needs group, what and why, and may have from and to: {change}")
+            raise ValueError(
+                f"{CHANGES.name}: an entry needs group, what and why, and from and to or neither: {change}"
+            )
     return found
 
 
@@ -815,7 +849,7 @@ def replayed(group: str) -> Replay:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("corpus", "verdicts"))
+    parser.add_argument("what", nargs="?", choices=("corpus", "verdicts", "changed"))
     parser.add_argument("--update", action="store_true", help="write texts/ anew")
     parser.add_argument("--group", action="append", choices=GROUPS, help="these groups alone")
     arguments = parser.parse_args()
@@ -832,6 +866,8 @@ def main() -> None:
         )
         if arguments.what == "verdicts":
             write_verdicts(group, replay.facts)
+        elif arguments.what == "changed":
+            write_changed(group, replay.facts)
         elif found := differences(group, verdicts_of(group), replay.facts):
             print("  " + "\n  ".join(found[:20]))
         if arguments.update or arguments.what == "verdicts":
