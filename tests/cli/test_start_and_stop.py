@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -142,7 +143,10 @@ def test_a_run_that_was_stopped_says_how_to_go_on_even_when_quiet(kvv_cli: Any) 
 
 
 def test_a_folder_with_blanks_is_quoted_for_the_shell(tmp_path: Path) -> None:
-    assert kvv.cli.verbs.session.continuation(tmp_path / "a b") == f"kvv resume '{tmp_path / 'a b'}'"
+    for sandbox, option in ((None, ""), ("bwrap", ""), ("none", " --sandbox none")):
+        job: Any = SimpleNamespace(config=SimpleNamespace(sandbox=sandbox))
+        again = kvv.cli.verbs.session.continuation(tmp_path / "a b", job)
+        assert again == f"kvv resume '{tmp_path / 'a b'}'{option}"
 
 
 def test_an_unreachable_endpoint_is_named_even_when_quiet(kvv_cli: Any) -> None:

@@ -748,13 +748,26 @@ def verdicts_of(group: str) -> dict[str, Fact]:
     """
     facts: dict[str, Fact] = json.loads((VERDICTS / f"{group}.json").read_text("utf-8"))
     for change in changes():
-        if ("from" not in change and "to" not in change) or not fnmatchcase(group, change["group"]):
+        if change["group"] != group or not {"from", "to"} & set(change):
             continue
-        if facts.get(change["what"]) != change.get("from"):
+        named = (
+            [key for key in facts if key == change["what"] or fnmatchcase(key, change["what"])]
+            if "from" in change
+            else [change["what"]]
+        )
+        if (
+            not named
+            or any(facts.get(key) != change.get("from") for key in named)
+            or ("from" not in change and change["what"] in facts)
+        ):
             raise ValueError(
                 f"{CHANGES.name}: {change['what']!r} in {group} is not {change.get('from', 'absent')!r} there"
             )
-        facts[change["what"]] = change["to"]
+        for key in named:
+            if "to" in change:
+                facts[key] = change["to"]
+            else:
+                del facts[key]
     for key, value in recorded(group).items():
         if not any(fnmatchcase(key, pattern) for pattern in patterns(group)):
             raise ValueError(f"changed/{group}.json: {key!r} is under no entry of {CHANGES.name}")
@@ -795,18 +808,14 @@ def write_changed(group: str, facts: Mapping[str, Fact]) -> None:
 
 
 def changes() -> list[dict[str, Any]]:
-    """Entries of changed_verdicts.toml; with ``from`` and ``to`` one fact, with neither a pattern of facts."""
+    """Entries of changed_verdicts.toml: with ``from`` or ``to``, or with neither (recorded values)."""
     found: list[dict[str, Any]] = tomllib.loads(CHANGES.read_text("utf-8")).get("change", [])
     for change in found:
-        fields = set(change) - {"group", "what", "why"}
         if (
-            not {"group", "what", "why"} <= set(change)
-            or fields not in (set(), {"from", "to"})
+            not {"group", "what", "why"} <= set(change) <= {"group", "what", "why", "from", "to"}
             or not change["why"].strip()
         ):
-            raise ValueError(
-                f"{CHANGES.name}: an entry needs group, what and why, and from and to or neither: {change}"
-            )
+            raise ValueError(f"{CHANGES.name}: an entry needs group, what and why, and may have from and to: {change}")
     return found
 
 

@@ -14,6 +14,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -77,7 +78,22 @@ def test_the_sample_of_the_matrix_is_the_matrixs() -> None:
 
 
 def test_every_change_names_a_group_that_is_replayed() -> None:
-    assert {change["group"] for change in golden.changes()} <= {*golden.GROUPS, "selftest-full"}
+    groups = [*golden.GROUPS, "selftest-full"]
+    assert [c for c in golden.changes() if not any(fnmatchcase(group, c["group"]) for group in groups)] == []
+
+
+def test_recorded_values_are_expected_where_a_pattern_covers_them_only(
+    changed: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(golden, "CHANGED", tmp_path / "changed")
+    entry = '[[change]]\ngroup = "s*"\nwhy = "a defect"\nwhat = "c/*"'
+    assert changed(entry)["c/value"] == 0.5
+    golden.write_changed("small", {"a/verdict": "fail", "b/verdict": "pass", "c/value": 0.75, "c/more": 1})
+    assert changed(entry) == {"a/verdict": "pass", "b/verdict": "pass", "c/value": 0.75, "c/more": 1}
+    golden.write_changed("small", {"a/verdict": "pass", "b/verdict": "pass"})
+    assert changed(entry) == {"a/verdict": "pass", "b/verdict": "pass"}
+    with pytest.raises(ValueError, match="under no entry"):
+        changed("")
 
 
 @pytest.fixture
