@@ -16,7 +16,7 @@ from kvv import __version__
 from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_vendors_options
 from kvv.cli.options_compared import add_compared_verbs
 from kvv.cli.stdio import outlets
-from kvv.core.plugins import registered
+from kvv.core.plugins import SUITES, registered
 from kvv.core.usage_error import ConfigError
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
@@ -262,7 +262,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _warn_of_plugins() -> None:
     """One line for each plug-in that no command can use."""
-    if not any(registered()):
+    if not any(registered(SUITES)):
         return
     from kvv.cases.suite import plugged
     from kvv.rendering.escape import plain

@@ -355,7 +355,7 @@ def _planned(
     """``references`` is by file name; ``recorded``: the answers are at hand, and nobody knows how they were asked
     for.
     """
-    if dataset is not None and suite.kind is SuiteKind.BENCHMARK:
+    if suite.kind is SuiteKind.BENCHMARK:
         for name, found in references.items():
             _check_alike(
                 name, found.header, suite, profile, dataset, None if recorded else settings_for(config, profile, suite)
@@ -422,10 +422,10 @@ def _references(
     """The runs of --reference; on shipped data without one, the official results that ship with it. ``beside``: the
     official endpoint is asked.
     """
-    if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
+    if suite.kind is not SuiteKind.BENCHMARK:
         return ()
     runs = [found.runs[suite.id] for found in references.values() if suite.id in found.runs]
-    if runs or beside or not dataset.fixture:
+    if runs or beside or dataset is None or not dataset.fixture:
         return runs
     with as_file(files("kvv.fixtures").joinpath("references", "fixture", f"{suite.id}.jsonl")) as path:
         shipped = _reference_file(path).runs.get(suite.id) if path.is_file() else None
@@ -440,7 +440,7 @@ def _reference_file(path: Path) -> ReferenceFile:
 
 
 def _check_alike(
-    name: str, header: Header, suite: Suite, profile: Profile, dataset: Dataset, settings: Settings | None
+    name: str, header: Header, suite: Suite, profile: Profile, dataset: Dataset | None, settings: Settings | None
 ) -> None:
     """A reference of another model or other data, or one that was asked in another way, says nothing of this run."""
     theirs, reason = pick_profile(header.model)
@@ -454,7 +454,7 @@ def _check_alike(
     if otherwise:
         raise ConfigError(f"--reference: {name} was asked {suite.id} in another way: {otherwise}")
     digest = header.data_sha256.get(suite.id, "")
-    if digest and dataset.sha256 and digest != dataset.sha256:
+    if digest and dataset and dataset.sha256 and digest != dataset.sha256:
         raise ConfigError(
             f"--reference: {name} was asked other data of {suite.id} (sha256 {digest[:12]} there, {dataset.sha256[:12]}"
             " here)"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kvv.cases.suite import ReferenceRun, SuiteKind
+from kvv.cases.suite import ReferenceRun, SuiteKind, declared
 from kvv.core import Case, Outcome, Role, Verdict
 from kvv.decision.decide import binding_levels
 from kvv.planning.config import ConfigError
@@ -28,8 +28,6 @@ PROVIDER = "provider"
 ANSWER_TEXT = 1_500
 #: characters kept of what a rule says
 MESSAGE = 300
-#: where a suite with several public sets says which one was asked
-EDITIONS = {"beam": "size", "mmmu_pro": "config", "swebench": "benchmark"}
 
 
 @contextmanager
@@ -156,7 +154,7 @@ def _failures(view: RunView, suite: str) -> str:
 
 def _edition(view: RunView, suite: str) -> str:
     said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
-    return str(said.get(EDITIONS.get(suite, "")) or "")
+    return str(said.get(declared(suite).edition) or "")
 
 
 def _rows(view: RunView, suite: str) -> tuple[Row, ...]:

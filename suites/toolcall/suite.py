@@ -13,6 +13,7 @@ from typing import Any
 from kvv.cases.answers import KeyEntry
 from kvv.cases.suite import Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Evidence, Outcome, Stat, Verdict
+from kvv.profiles.profile import Sampling
 from kvv.suites.toolcall.expected import key_entries
 from kvv.suites.toolcall.k2vv import (
     CONTENT_FIELDS,
@@ -45,6 +46,10 @@ class ToolcallSuite(SingleTurn):
     judge_timeout_s = 10.0
     dataset = "toolcall"
     counted = "trigger_f1"
+    column_title, column_rank = "Tool-call F1", 60
+    kvv_sampling = Sampling(
+        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800
+    )
 
     def cases(self, context: Context) -> list[Case]:
         """RowError (a DataError) names a row that is no request."""

@@ -9,12 +9,12 @@ import pytest
 
 from kvv.cases.case_file import CaseFileError
 from kvv.cases.contract import ContractSuite
-from kvv.cases.suite import BUILT_IN, Context, Settings, load_suite
+from kvv.cases.suite import Context, Settings, built_in, load_suite
 from kvv.core import Level, Surface
 from kvv.profiles.profile import load_profile, profile_ids
 
 PLAIN = '[[case]]\nid = "x"\nrequirement = "r"\n'
-CONTRACT = [name for name in BUILT_IN if isinstance(load_suite(name), ContractSuite)]
+CONTRACT = [name for name in built_in() if isinstance(load_suite(name), ContractSuite)]
 
 
 @pytest.mark.parametrize(
