@@ -134,7 +134,7 @@ def _column(result: SuiteResult) -> Column:
     suite = declared(result.id)
     known = next((column for column in suite.columns if _holds(column, result)), None)
     name = result.id if suite.column_title is None else suite.column_title
-    title = f"{name} {result.edition}".strip() or result.title
+    title = result.edition if result.edition.startswith(name) and result.edition else f"{name} {result.edition}".strip()
     return known or Column(suite=result.id, edition=result.edition, title=title)
 
 

@@ -30,7 +30,7 @@ from kvv.planning.plan import (
 )
 from kvv.planning.run_plan import Job
 from kvv.profiles.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
-from kvv.profiles.profile import Prices, Profile, ProfileError, load_profile, pick_profile
+from kvv.profiles.profile import Prices, Profile, ProfileError, find_profile, load_profile, pick_profile
 from kvv.profiles.token_counts import Bpe, HubTokenizer, Tokenizer
 from kvv.protocol.classify import LIVENESS
 from kvv.sandbox import SandboxError, Workspace, choose
@@ -176,9 +176,17 @@ def generator_for(seed: int, suite: str) -> np.random.Generator:
 def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
     name, reason = (config.profile, "asked for") if config.profile else pick_profile(model)
     try:
-        return load_profile(name, config.surface), reason
+        profile = find_profile(name, config.surface)
     except ProfileError as error:
         raise ConfigError(f"--profile: {error}") from error
+    thinking = profile.thinking
+    asked = [("--think-mode", config.think_mode, thinking.mode_names)] if config.think_mode else []
+    asked += [("--effort", effort, thinking.efforts) for effort in config.effort]
+    for option, value, known in asked:
+        if value not in known:
+            listed = ", ".join(known) or "none"
+            raise ConfigError(f"{option}: the profile {profile.id} does not list {value!r:.60}; it lists: {listed}")
+    return profile, reason
 
 
 def _policy(config: RunConfig, *, contract_only: bool) -> Policy:

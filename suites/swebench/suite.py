@@ -53,7 +53,7 @@ class SwebenchSuite(Suite):
     counted = "resolved"
     # the public leaderboard's SWE figures are DeepSWE's
     columns = (Column(suite="swebench", title="DeepSWE", edition="DeepSWE", whole=113, key="deepswe"),)
-    column_title, column_rank, edition = "", 40, "benchmark"
+    column_title, column_rank, edition = "SWE", 40, "benchmark"
     spread = 0.65 * 0.35 * 0.2
     needs = ("sandbox",)
 

@@ -141,7 +141,7 @@ def _body(question: Question, row: Mapping[str, Any], context: Context) -> dict[
         if getattr(context.settings, name) is None and row.get(name) is not None:
             fields[name] = row[name]
     messages = question.content["messages"]
-    if needs_k2_ids(context.profile.id):
+    if needs_k2_ids(context.profile.claims):
         messages = with_k2_ids(messages)
     return context.body(messages, **fields)
 
@@ -161,7 +161,7 @@ def _comparability(version: str, context: Context) -> dict[str, Any]:
         "references": [reference.name for reference in context.references],
         "row_fields_sent": list(CONTENT_FIELDS),
         "row_fields_not_sent": unsent_fields(dataset.rows) if dataset else [],
-        "tool_ids": "renamed to functions.name:index" if needs_k2_ids(context.profile.id) else "as in the rows",
+        "tool_ids": "renamed to functions.name:index" if needs_k2_ids(context.profile.claims) else "as in the rows",
         "same_tool_twice": "the last declaration counts; kvv_value takes the first, as K2VV does",
         "schema_draft": f"by $schema, else {DEFAULT_DRAFT}; format not asserted; remote references refused",
     }
