@@ -30,7 +30,7 @@ from kvv.planning.plan import (
 )
 from kvv.planning.run_plan import Job
 from kvv.profiles.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
-from kvv.profiles.profile import Prices, Profile, ProfileError, find_profile, load_profile, pick_profile
+from kvv.profiles.profile import Prices, Profile, ProfileError, another_model, find_profile, load_profile, pick_profile
 from kvv.profiles.token_counts import Bpe, HubTokenizer, Tokenizer
 from kvv.protocol.classify import LIVENESS
 from kvv.sandbox import SandboxError, Workspace, choose
@@ -366,7 +366,13 @@ def _planned(
     if suite.kind is SuiteKind.BENCHMARK:
         for name, found in references.items():
             _check_alike(
-                name, found.header, suite, profile, dataset, None if recorded else settings_for(config, profile, suite)
+                name,
+                found.header,
+                suite,
+                model,
+                profile,
+                dataset,
+                None if recorded else settings_for(config, profile, suite),
             )
     context = Context(
         model=model,
@@ -448,11 +454,16 @@ def _reference_file(path: Path) -> ReferenceFile:
 
 
 def _check_alike(
-    name: str, header: Header, suite: Suite, profile: Profile, dataset: Dataset | None, settings: Settings | None
+    name: str,
+    header: Header,
+    suite: Suite,
+    model: str,
+    profile: Profile,
+    dataset: Dataset | None,
+    settings: Settings | None,
 ) -> None:
     """A reference of another model or other data, or one that was asked in another way, says nothing of this run."""
-    theirs, reason = pick_profile(header.model)
-    if theirs not in (profile.id, pick_profile("")[0]):
+    if reason := another_model(header.model, model, profile):
         raise ConfigError(
             f"--reference: {name} is of the model {header.model!r:.60} ({reason}), this run of profile {profile.id}"
         )

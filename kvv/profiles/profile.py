@@ -342,3 +342,15 @@ def pick_profile(model: str) -> tuple[str, str]:
     if prefix:
         return best, f"the model's name begins with {prefix!r}"
     return best, f"no profile knows the model {model!r}: only what the OpenAI API promises is checked"
+
+
+def another_model(theirs: str, model: str, profile: Profile) -> str:
+    """Why official results of ``theirs`` are no measure for ``model`` under ``profile``; "" where they may be one.
+
+    A name that no profile knows may be the same model under a vendor's own name; a profile from a file is not known by
+    any name, so that the names must be equal.
+    """
+    picked, reason = pick_profile(theirs)
+    from_file = profile.id not in profile_ids()
+    fits = picked in (profile.id, pick_profile("")[0]) or (from_file and theirs == model)
+    return "" if fits else reason

@@ -87,8 +87,8 @@ def test_levels_are_keyed_by_profile_and_surface(lab: Any, profile: str, surface
 
 def test_levels_only_lower(lab: Any) -> None:
     text = (
-        PLAIN
-        + 'each = [{ id = "a" }, { id = "b", level = "should" }]\nlevels = { "contract:moonshot" = "must", "*" = "may" }\n'
+        PLAIN + 'each = [{ id = "a" }, { id = "b", level = "should" }]\n'
+        'levels = { "contract:moonshot" = "must", "*" = "may" }\n'
     )
     assert [case.level for case in lab.cases(text)] == [Level.MUST, Level.SHOULD]
     assert [case.level for case in lab.cases(text, profile="openai")] == [Level.MAY, Level.MAY]
