@@ -39,7 +39,7 @@ from kvv.core import (
 from kvv.profiles.profile import Profile, Sampling, load_profile, pick_profile
 from kvv.stats.metrics import MeanTally, Metric
 from kvv.storage.importers import Imported, Importer, ImportFileError, ImportOptions, Record
-from kvv.storage.importers.recorded import answered, read_lines, unanswered
+from kvv.storage.importers.recorded import Line, Lines, answered, read_lines, unanswered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +61,8 @@ __all__ = [
     "Importer",
     "KeyEntry",
     "Level",
+    "Line",
+    "Lines",
     "MeanTally",
     "Metric",
     "Outcome",

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from kvv.api import read_run
-
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "extension"
 POLICY = '[[benchmark]]\nsuite = "acme_sums"\nmargin = 0.3\n'
 Kvv = Callable[..., subprocess.CompletedProcess[str]]
@@ -156,7 +154,9 @@ def test_its_importer_makes_a_run(place: Path, kvv: Kvv) -> None:
     rows = [{"id": f"r{right}", "question": "1 + 7?", "answer": right, "response": answer} for right in ("8", "9")]
     (place / "recorded.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     done = kvv("import", "acme", "recorded.jsonl", "--out", "imported")
-    tables = read_run(folder(place, "imported"))
-    assert tables["suites"]["value"].tolist() == [0.5], done.stderr
+    code = 'import sys; from kvv.api import read_run; print(read_run(sys.argv[1])["suites"]["value"].tolist())'
+    argv = [sys.executable, "-c", code, str(folder(place, "imported"))]
+    read = subprocess.run(argv, cwd=place, env=environment(place), capture_output=True, text=True, check=False)
+    assert read.stdout == "[0.5]\n", done.stderr + read.stderr
     unknown = kvv("import", "nobody", "recorded.jsonl")
     assert (unknown.returncode, "acme" in unknown.stderr) == (2, True)

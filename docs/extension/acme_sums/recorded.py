@@ -9,8 +9,9 @@ from kvv.api import (
     Context,
     Dataset,
     Imported,
-    ImportFileError,
     ImportOptions,
+    Line,
+    Lines,
     Settings,
     answered,
     load_profile,
@@ -18,12 +19,16 @@ from kvv.api import (
 )
 
 
+def _row(found: Lines, line: Line) -> dict[str, str]:
+    missing = [name for name in ("id", "question", "answer") if name not in line.value]
+    if missing:
+        raise found.error(line.number, f"has no {missing[0]!r}")
+    return {name: str(line.value[name]) for name in ("id", "question", "answer")}
+
+
 def read(path: Path, options: ImportOptions) -> Imported:
-    lines = list(read_lines(path))
-    try:
-        rows = [{name: str(line.value[name]) for name in ("id", "question", "answer")} for line in lines]
-    except KeyError as error:
-        raise ImportFileError(f"{path}: a line has no {error}") from error
+    found = read_lines(path)
+    rows = [_row(found, line) for line in found.lines]
     data = Dataset(rows=rows, origin=str(path), revision="recorded", sha256="")
     profile, suite = load_profile("acme-1"), Sums()
     context = Context(model=options.model or "acme-1", profile=profile, settings=Settings(stream=False), dataset=data)
@@ -38,7 +43,7 @@ def read(path: Path, options: ImportOptions) -> Imported:
             profile=profile,
             whole=True,
         )
-        for case, line in zip(cases, lines, strict=True)
+        for case, line in zip(cases, found.lines, strict=True)
     ]
     return Imported(
         suite=suite.id,
