@@ -15,9 +15,6 @@ leaderboard then work as for a suite of ours.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from kvv.cases.answers import KeyEntry
 from kvv.cases.suite import Column, Context, Result, Settings, SingleTurn, Suite, SuiteKind
 from kvv.core import (
@@ -37,12 +34,10 @@ from kvv.core import (
     Verdict,
 )
 from kvv.profiles.profile import Profile, Sampling, load_profile, pick_profile
+from kvv.reporting.frames import read_run
 from kvv.stats.metrics import MeanTally, Metric
 from kvv.storage.importers import Imported, Importer, ImportFileError, ImportOptions, Record
 from kvv.storage.importers.recorded import Line, Lines, answered, read_lines, unanswered
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "Answered",
@@ -85,17 +80,3 @@ __all__ = [
     "read_run",
     "unanswered",
 ]
-
-
-def read_run(run: str | Path) -> dict[str, pd.DataFrame]:
-    """The tables of a finished run's folder: ``suites`` (one row a metric), ``gates``, ``checks``, ``findings``.
-
-    The columns are those of ``kvv report --format parquet``; values are shares from 0 to 1. The package's ConfigError
-    (a ValueError) says why a folder cannot be read.
-    """
-    from kvv.reporting.parquet import frames
-    from kvv.storage.run_summary_reader import finished
-    from kvv.storage.snapshot import build_view
-
-    with finished(str(run), None) as (store, _):
-        return frames(build_view(store))
