@@ -31,9 +31,9 @@ def no_junk(look: Look, wanted: Any) -> Problem | None:
     """
     text = look.observation.answer
     if not text.strip():
-        return cut(look) or Problem(reason="no-content", detail="no content where prose was asked for", repeats=True)
+        return cut(look) or Problem(reason="no-content", detail="no content where prose was asked for")
     found = junk(text)
-    return None if found is None else Problem(reason="junk", detail=f"{found}: {quoted(text)}", repeats=True)
+    return None if found is None else Problem(reason="junk", detail=f"{found}: {quoted(text)}")
 
 
 def junk(text: str) -> str | None:
@@ -79,11 +79,11 @@ def each_says(look: Look, wanted: Any) -> Problem | None:
         answer = look.siblings[name].observation.answer.casefold()
         if str(text).casefold() not in answer:
             return _cut(look.siblings[name]) or Problem(
-                reason="wrong-answer", detail=f"{name}: {quoted(answer)}, want {text}", repeats=True
+                reason="wrong-answer", detail=f"{name}: {quoted(answer)}, want {text}"
             )
         stranger = next((other for other in wanted.values() if other != text and str(other).casefold() in answer), None)
         if stranger is not None:
-            return Problem(reason="answers-mixed-up", detail=f"{name}: {quoted(answer)} holds {stranger}", repeats=True)
+            return Problem(reason="answers-mixed-up", detail=f"{name}: {quoted(answer)} holds {stranger}")
     return None
 
 

@@ -18,7 +18,7 @@ def finds(look: Look, wanted: Any) -> Problem | None:
     if str(wanted) in look.observation.answer.replace(",", "").replace(" ", ""):
         return None
     return cut(look) or Problem(
-        reason="needle-missed", detail=f"content is {quoted(look.observation.answer)}, want {wanted}", repeats=True
+        reason="needle-missed", detail=f"content is {quoted(look.observation.answer)}, want {wanted}"
     )
 
 

@@ -94,7 +94,7 @@ def arrives_over_time(look: Look, wanted: Any) -> Problem | None:
     if spread >= BURST_SHARE * total:
         return None
     detail = f"{len(times)} increments within {spread:.0f} ms at the end of {total:.0f} ms"
-    return Problem(reason="held-back", detail=detail, repeats=True)
+    return Problem(reason="held-back", detail=detail)
 
 
 def counts_up(look: Look, goal: Any) -> Problem | None:
@@ -113,14 +113,12 @@ def counts_up(look: Look, goal: Any) -> Problem | None:
     if slip is not None:
         around = numbers[max(0, slip - 3) : slip + 2]
         return Problem(
-            reason="miscounted",
-            detail=f"number {slip} of the content is {numbers[slip - 1]} (around it {around})",
-            repeats=True,
+            reason="miscounted", detail=f"number {slip} of the content is {numbers[slip - 1]} (around it {around})"
         )
     if ended or len(numbers) >= int(goal):
         return None
     detail = f"the content counts to {len(numbers)}, want {goal}; finish_reason {look.observation.finish_reason!r}"
-    return Problem(reason="broke-off", detail=detail, repeats=True)
+    return Problem(reason="broke-off", detail=detail)
 
 
 def cut_at(look: Look, limit: Any) -> Problem | None:
@@ -162,9 +160,7 @@ def choices(look: Look, wanted: Any) -> Problem | None:
         if choice.finish_reason is None:
             return Problem(reason="choice-unfinished", detail=f"choice {choice.index} has no finish_reason")
         if str(wanted["says"]).casefold() not in (choice.answer or "").casefold() and choice.finish_reason != "length":
-            return Problem(
-                reason="wrong-answer", detail=f"choice {choice.index} says {quoted(choice.answer)}", repeats=True
-            )
+            return Problem(reason="wrong-answer", detail=f"choice {choice.index} says {quoted(choice.answer)}")
     return None
 
 

@@ -54,9 +54,7 @@ def says_all(look: Look, wanted: Any) -> Problem | None:
     if not missing:
         return None
     return cut(look) or Problem(
-        reason="wrong-answer",
-        detail=f"{missing[0]!r} is not in the content {quoted(look.observation.answer)}",
-        repeats=True,
+        reason="wrong-answer", detail=f"{missing[0]!r} is not in the content {quoted(look.observation.answer)}"
     )
 
 

@@ -29,9 +29,7 @@ def reads(look: Look, wanted: Any) -> Problem | None:
     ):
         return None
     return cut(look) or Problem(
-        reason="misread",
-        detail=f"content {quoted(look.observation.answer)}, the pictures show {', '.join(numbers)}",
-        repeats=True,
+        reason="misread", detail=f"content {quoted(look.observation.answer)}, the pictures show {', '.join(numbers)}"
     )
 
 
@@ -43,7 +41,7 @@ def names(look: Look, wanted: Any) -> Problem | None:
     if said == [wanted]:
         return None
     return cut(look) or Problem(
-        reason="misread", detail=f"content {quoted(look.observation.answer)}, the picture shows {wanted}", repeats=True
+        reason="misread", detail=f"content {quoted(look.observation.answer)}, the picture shows {wanted}"
     )
 
 

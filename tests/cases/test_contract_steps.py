@@ -60,8 +60,19 @@ def test_an_accepted_invalid_request_fails_after_one_more_sample(play: Play) -> 
     )
 
 
-def test_accepted_once_and_refused_once_is_still_a_completion_that_should_not_be(play: Play) -> None:
-    assert play("refused", "answer", "refusal")[:2] == (Outcome.FAIL, "invalid-request-accepted")
+@pytest.mark.parametrize(
+    ("replies", "outcome", "reason"),
+    [
+        (("answer", "answer"), Outcome.FAIL, "invalid-request-accepted"),
+        (("answer", "refusal", "answer"), Outcome.FAIL, "invalid-request-accepted"),
+        (("answer", "refusal", "refusal", "refusal"), Outcome.INCONCLUSIVE, "invalid-request-accepted-once"),
+        (("refusal",), Outcome.PASS, ""),
+    ],
+)
+def test_an_invalid_request_fails_where_it_is_accepted_twice(
+    replies: tuple[str, ...], outcome: Outcome, reason: str, play: Play
+) -> None:
+    assert play("refused", *replies)[:2] == (outcome, reason)
 
 
 @pytest.mark.parametrize("control", ["refusal", "crash", "closed", "unpaid"])
@@ -151,10 +162,13 @@ def test_a_check_that_fails_is_confirmed_by_one_more_sample(lab: Any) -> None:
     assert [request.purpose for request in asked] == ["probe", "confirm"]
 
 
-def test_a_check_that_failed_once_is_still_an_observation(lab: Any) -> None:
-    left = iter([lab.says(), lab.says(finish="length")])
+def test_a_check_that_failed_once_is_no_verdict_and_shows_the_failing_answer(lab: Any) -> None:
+    left = iter([lab.says("wrong"), lab.says("right", finish="length")])
     verdict, _ = lab.drive(lab.case(checks={"finish-reason": "length"}), lambda request: next(left))
-    assert (verdict.outcome, verdict.detail[-16:]) == (Outcome.FAIL, "(1 of 2 samples)")
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "finish-reason-once")
+    assert verdict.detail.endswith("(1 of 2 samples)")
+    # the first answer is the one that failed
+    assert [evidence.exchange.split("/")[-1] for evidence in verdict.evidence] == ["0.0.probe"]
 
 
 def test_a_failed_check_whose_confirmation_never_came_is_inconclusive(lab: Any) -> None:

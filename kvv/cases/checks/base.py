@@ -19,12 +19,11 @@ QUOTED = 120
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """``outcome`` FAIL: the answer breaks the requirement; INCONCLUSIVE: this answer cannot show it; PASS: kept, but
-    something worth a note was seen. ``repeats``: one more sample must show it too, or it proves nothing."""
+    something worth a note was seen. One more sample must show a FAIL too, or it proves nothing."""
 
     reason: str
     detail: str
     outcome: Outcome = Outcome.FAIL
-    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

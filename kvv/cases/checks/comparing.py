@@ -165,7 +165,7 @@ def cached_tokens(look: Look, wanted: Any) -> Problem | None:
     if found is not None and found >= base * float(wanted.get("share", 1.0)):
         return None
     detail = f"cached_tokens of {wanted['of']} is {found}, of {wanted['at-least-of']} {base}"
-    return Problem(reason="cache-lost", detail=detail, repeats=True)
+    return Problem(reason="cache-lost", detail=detail)
 
 
 def reasoning_grows(look: Look, wanted: Any) -> Problem | None:

@@ -33,6 +33,8 @@ from kvv.protocol.classify import Assessment, Standing, assess
 
 #: crashes needed for a verdict, each followed by an answered control
 CRASHES = 3
+#: how often an invalid request is asked that was answered once
+ACCEPTED_OF = 4
 #: no correct server needs longer to begin its answer to a small request; the transport adds to it by the prompt's
 #: length
 FIRST_BYTE_S = 180.0
@@ -217,26 +219,32 @@ class _Judgement:
     def _answered(
         self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]
     ) -> _Settled | Step:
-        earlier = _count(found, Standing.REFUSED)
         if entry["expect"] == "refused":
-            if _count(found, Standing.ANSWERED) >= 2:
-                return self._done(Outcome.FAIL, "invalid-request-accepted", "answered with a completion, twice")
-            if earlier:
-                detail = "answered with a completion once and refused once: not every replica enforces it"
-                return self._done(Outcome.FAIL, "invalid-request-accepted", detail)
-            return self._again(entry, name)
-        if earlier:
+            return self._accepted(entry, name, found)
+        if _count(found, Standing.REFUSED):
             return self._done(
                 Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was refused once and answered once"
             )
         return _Settled(reply=replies[-1])
+
+    def _accepted(self, entry: Mapping[str, Any], name: str, found: Sequence[Assessment]) -> Step:
+        """An invalid request that was answered: twice is a verdict; once among refusals may be anything."""
+        accepted, refused = _count(found, Standing.ANSWERED), _count(found, Standing.REFUSED)
+        if accepted >= 2:
+            replicas = "; not every replica enforces it" if refused else ""
+            detail = f"answered with a completion, {accepted} of {accepted + refused} times{replicas}"
+            return self._done(Outcome.FAIL, "invalid-request-accepted", detail)
+        if accepted + refused < ACCEPTED_OF:
+            return self._again(entry, name)
+        detail = f"answered with a completion once and refused {refused} times"
+        return self._done(Outcome.INCONCLUSIVE, "invalid-request-accepted-once", detail, first=True)
 
     def _refused(
         self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]
     ) -> _Settled | Step:
         if entry["expect"] == "refused":
             if _count(found, Standing.ANSWERED):
-                return self._answered(entry, name, replies, found)
+                return self._accepted(entry, name, found)
             return self._beside_control(replies[-1])
         if entry["expect"] == "either":
             # the sibling of a request that may be refused is asked only when it was
@@ -315,10 +323,7 @@ class _Judgement:
             self.toolbox.checks, entry["checks"], Look(answered=answers[name], case=self.case, siblings=answers)
         )
         if name and len(entry["requests"]) > 1:
-            found = [
-                Problem(reason=one.reason, detail=f"{name}: {one.detail}", outcome=one.outcome, repeats=one.repeats)
-                for one in found
-            ]
+            found = [Problem(reason=one.reason, detail=f"{name}: {one.detail}", outcome=one.outcome) for one in found]
         return found
 
     def _objected(self, entry: Mapping[str, Any], settled: Mapping[str, _Settled], problem: Problem) -> Step:
@@ -339,9 +344,8 @@ class _Judgement:
         again = self._problem(entry, second, list(settled))
         if again is not None and again.outcome is Outcome.FAIL:
             return self._done(Outcome.FAIL, problem.reason, f"{problem.detail} (2 of 2 samples)")
-        if problem.repeats:
-            return self._done(Outcome.INCONCLUSIVE, f"{problem.reason}-once", f"{problem.detail} (1 of 2 samples)")
-        return self._done(Outcome.FAIL, problem.reason, f"{problem.detail} (1 of 2 samples)")
+        detail = f"{problem.detail} (1 of 2 samples)"
+        return self._done(Outcome.INCONCLUSIVE, f"{problem.reason}-once", detail, first=True)
 
     def _count(self, entry: Mapping[str, Any], settled: Mapping[str, _Settled], missing: Sequence[str]) -> None:
         """A rate's samples: each passes, fails or cannot be told."""
@@ -395,7 +399,8 @@ class _Judgement:
             return Assessment(standing=Standing.REFUSED, reason="refused", detail=found.detail)
         return found
 
-    def _done(self, outcome: Outcome, reason: str, detail: str) -> Done:
+    def _done(self, outcome: Outcome, reason: str, detail: str, *, first: bool = False) -> Done:
+        """``first``: what objects is the first reply to each request, and the evidence is that."""
         asked = [reply for replies in self.probes.values() for reply in replies]
         facts = {
             "asked": len(asked),
@@ -412,7 +417,7 @@ class _Judgement:
                 detail=detail[:500],
                 values=self.tally.values if self.tally else {},
                 facts={**facts, **(self.tally.facts if self.tally else {})},
-                evidence=self._evidence(detail),
+                evidence=self._evidence(detail, 0 if first else -1),
                 scorer=self.scorer,
             )
         )
@@ -421,9 +426,9 @@ class _Judgement:
         """Whether nothing had to be asked twice, nor was wrong."""
         return outcome is Outcome.PASS and all(len(replies) == 1 for replies in self.probes.values())
 
-    def _evidence(self, detail: str) -> tuple[Evidence, ...]:
-        """The exchanges behind the verdict, the last ones of each request; the excerpt stands with the last."""
-        last = [replies[-1] for replies in self.probes.values() if replies][-_EVIDENCE:]
+    def _evidence(self, detail: str, which: int) -> tuple[Evidence, ...]:
+        """The exchanges behind the verdict, one of each request; the excerpt stands with the last."""
+        last = [replies[which] for replies in self.probes.values() if replies][-_EVIDENCE:]
         return tuple(
             Evidence(
                 exchange=reply.exchange.identity.key,

@@ -115,7 +115,6 @@ def case(stage: Any) -> Any:
 def test_a_needle_is_its_digits(stage: Any, case: Any, text: str, found: bool) -> None:
     problem = finds(stage.look(case, stage.says(text)), "7714903")
     assert (problem is None) is found
-    assert found or problem.repeats
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,6 @@ def test_a_crash_on_a_tiny_picture_fails_and_a_refusal_passes(stage: Any) -> Non
 def test_numbers_are_read_in_their_order(stage: Any, text: str, wanted: Any, right: bool) -> None:
     problem = reads(stage.look(stage.asked(SUITE)[0], stage.says(text)), wanted)
     assert (problem is None) is right
-    assert right or problem.repeats
 
 
 @pytest.mark.parametrize(
