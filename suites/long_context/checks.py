@@ -11,6 +11,8 @@ from kvv.cases.checks.base import cut, inconclusive, named, prompt_tokens_of, qu
 
 #: a segment must add at least this share of what the first segments added per token asked for
 PLATEAU = 0.5
+#: tokens a number that are ample for a count, its separators and the thinking before it
+AMPLE = 10
 
 
 def finds(look: Look, wanted: Any) -> Problem | None:
@@ -48,10 +50,12 @@ def no_plateau(look: Look, wanted: Any) -> Problem | None:
 
 def counts_to(look: Look, wanted: Any) -> Problem | None:
     """The content was not cut: it ends by itself, and a count reaches its goal. An answer that stops short by choice
-    shows nothing.
+    shows nothing, nor does one that was given room for the count many times over and did something else with it.
     """
     if look.observation.finish_reason == "length":
         tokens = look.observation.tokens("completion_tokens")
+        if tokens is not None and tokens > AMPLE * int(wanted):
+            return inconclusive("did-not-count", f"cut after {tokens} completion tokens, ample for a count to {wanted}")
         return Problem(
             reason="small-default-budget",
             detail=f"cut by length after {tokens} completion tokens although no max_tokens was sent",

@@ -146,4 +146,7 @@ def test_a_count_that_is_missing_shows_nothing(stage: Any, case: Any) -> None:
 def test_an_answer_that_was_cut_without_a_limit_had_too_small_a_default(stage: Any, case: Any) -> None:
     assert counts_to(stage.look(case, stage.says("1, 2, 100")), 100) is None
     assert counts_to(stage.look(case, stage.says("1, 2, 3", finish="length")), 100).reason == "small-default-budget"
+    for tokens, reason in ((300, "small-default-budget"), (4_020, "did-not-count")):
+        cut = stage.says("1, 1, 1", finish="length", usage=stage.counts(10, tokens))
+        assert counts_to(stage.look(case, cut), 100).reason == reason
     assert counts_to(stage.look(case, stage.says("1, 2, 3")), 100).outcome is Outcome.INCONCLUSIVE
