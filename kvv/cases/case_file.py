@@ -3,7 +3,8 @@
 Values that begin with ``@`` are not sent as they stand:
 
 * the string ``"@name"`` stands for a snippet of the file, a variable of an ``each`` entry, or one of ``@null``,
-  ``@model``, ``@other-model``, ``@beyond-window``, ``@stub``, ``@tools-limit``, ``@call-choice``; ``"@@name"`` is the text ``@name``;
+  ``@model``, ``@other-model``, ``@context-window``, ``@beyond-window``, ``@stub``, ``@tools-limit``, ``@call-choice``;
+  ``"@@name"`` is the text ``@name``;
 * the table ``{ "@name" = argument }`` is a directive, replaced when the request is made (see
 ``kvv.cases.contract.build``).
 """
@@ -26,7 +27,19 @@ Switch = Literal["on", "off", "default"]
 
 REFERENCE = re.compile(r"@[a-z][a-z0-9-]*")
 #: references that the run and the profile fill in
-RESERVED = frozenset({"null", "model", "other-model", "beyond-window", "stub", "tools-limit", "reasoning-field", "call-choice"})
+RESERVED = frozenset(
+    {
+        "null",
+        "model",
+        "other-model",
+        "context-window",
+        "beyond-window",
+        "stub",
+        "tools-limit",
+        "reasoning-field",
+        "call-choice",
+    }
+)
 #: claims that are no field of the profile's claims table
 VIRTUAL_CLAIMS = frozenset(
     [

@@ -298,13 +298,14 @@ def _case(
         "tool_choice": "auto" if asked else "required",
         "max_tokens": MAX_TOKENS,
     }
+    level, how = Level.MUST if kimi and not asked else Level.SHOULD, "an asked" if asked else "a forced"
     shown = ", ".join(sorted(key for key in keywords(schema) if ":" not in key)) or "no keyword"
     return plain_case(
         f"tools/{name}/{'stream' if stream else 'whole'}",
         suite="tools",
         area=Area.TOOLS,
-        level=Level.MUST if kimi and not asked else Level.SHOULD,
-        requirement=f"Arguments of {'an asked' if asked else 'a forced'} call {'MUST' if kimi and not asked else 'SHOULD'} satisfy the declared schema ({shown})",
+        level=level,
+        requirement=f"Arguments of {how} call {level.value.upper()} satisfy the declared schema ({shown})",
         source=SOURCE,
         since="0.2",
         body=body,

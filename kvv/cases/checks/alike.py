@@ -20,9 +20,7 @@ def texts_alike(look: Look, wanted: Any) -> Problem | None:
     With ``white-space`` texts are compared with the white space around them, else without.
     """
     exact = bool(wanted.get("white-space"))
-    of, like = (
-        [_text(answered, exact=exact) for answered in _uncut(look, wanted[key])] for key in ("of", "like")
-    )
+    of, like = ([_text(answered, exact=exact) for answered in _uncut(look, wanted[key])] for key in ("of", "like"))
     if not of or not like:
         return inconclusive("cut-by-length", "the answers were cut by length")
     if len(set(like)) > 1:
@@ -43,7 +41,9 @@ def as_often(look: Look, wanted: Any) -> Problem | None:
     """
     of, like = ([_shows(one, wanted) for one in group(look, wanted[key])] for key in ("of", "like"))
     what = "reasoning" if "reasoning" in wanted else repr(str(wanted["says"]))
-    detail = f"{what} in {sum(of)} of {len(of)} answers to {wanted['of']}, {sum(like)} of {len(like)} to {wanted['like']}"
+    detail = (
+        f"{what} in {sum(of)} of {len(of)} answers to {wanted['of']}, {sum(like)} of {len(like)} to {wanted['like']}"
+    )
     if any(of):
         return None
     if not all(like) or not like:

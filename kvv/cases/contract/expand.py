@@ -294,6 +294,8 @@ class _Expansion:
                 return self.context.model
             case "other-model":
                 return self.context.other_model
+            case "context-window":
+                return profile.context_window
             case "beyond-window":
                 return max(profile.context_window, BEYOND)
             case "stub":
