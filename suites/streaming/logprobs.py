@@ -17,6 +17,8 @@ NEAR = 2e-3
 MOST = 1.02
 #: a chosen token cannot be so unlikely at every position: such values are signs, not probabilities
 IMPOSSIBLE = -1000.0
+#: characters of the tokens that end an answer
+ENDING = 40
 #: positions from which on equal lists show that they are one list
 POSITIONS = 3
 
@@ -99,12 +101,12 @@ def _wrong(one: Position) -> Problem | None:
 
 
 def logprobs_join(look: Look, wanted: Any) -> Problem | None:
-    """The tokens joined hold the content; reasoning and the token that ends an answer may stand around it."""
+    """The tokens joined end with the content, a token that ends the answer aside; reasoning may stand before it."""
     joined = "".join(one.token for one in positions(look))
     answer = look.observation.answer.strip()
     if not joined or not answer:
         return cut(look) or inconclusive("few-logprobs", "there is nothing to compare")
-    if answer in joined:
+    if answer in joined[-len(answer) - ENDING :]:
         return None
     return Problem(reason="logprobs-do-not-join", detail=f"the tokens join to {quoted(joined[-200:])}")
 
