@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
+
+from kvv.execution.scheduling.rate import Rate
 
 #: after a decrease the limit rests this long, so that one burst of 429s counts once
 COOLDOWN_S = 1.0
@@ -21,8 +23,8 @@ AUTO_CEILING = 64
 class Limiter:
     """``fixed`` requests in flight, or, when None, an adaptive limit between 1 and ``AUTO_CEILING``.
 
-    Grows by one for each limit's worth of answers, and only while the limit is really used; halves on 429, 5xx,
-    time-outs. A request above ``max_tokens`` still runs, alone.
+    Grows by one for each limit's worth of answers, and only while the limit is really used; halves on 5xx and
+    time-outs. A request above ``max_tokens`` still runs, alone. How often requests start is ``rate``'s business.
     """
 
     def __init__(self, *, fixed: int | None, max_tokens: int) -> None:
@@ -34,6 +36,8 @@ class Limiter:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._rested = 0.0
         self._early: list[float] = []
+        self._turn = asyncio.Lock()
+        self.rate = Rate()
         self._recent = 0.0
 
     @property
@@ -79,6 +83,17 @@ class Limiter:
                     self._waiting.remove(entry)
             self._wake()
             raise
+
+    async def turn(self, pause: Callable[[float], Awaitable[None]], stopped: Callable[[], bool]) -> float:
+        """Wait until the endpoint's pace allows one more request, first come, first served; when it starts, in seconds
+        of the monotonic clock. ``pause`` sleeps, and wakes early when the run stops.
+        """
+        async with self._turn:
+            while (wait := self.rate.wait_s(monotonic())) > 0 and not stopped():
+                await pause(wait)
+            now = monotonic()
+            self.rate.take(now)
+            return now
 
     def _fits(self, tokens: int) -> bool:
         if self._running == 0:

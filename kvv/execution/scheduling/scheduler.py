@@ -21,6 +21,7 @@ from kvv.execution.scheduling.health import Health, repeated_by_the_case, senten
 from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import Pace
 from kvv.execution.scheduling.queue import WorkQueue
+from kvv.execution.scheduling.rate import Features, Rate
 from kvv.execution.scheduling.sending import Sender
 from kvv.execution.scheduling.stages import Source
 from kvv.execution.scheduling.stepping import next_step, unjudged
@@ -93,6 +94,8 @@ class Scheduler:
         self._halt = asyncio.Event()
         self._probes = count()
         self._refusals = 0
+        self._features: dict[Role, Features] = {role: Features() for role in limiters}
+        self._answers: dict[Role, int] = dict.fromkeys(limiters, 0)
         self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
         self._sandbox = sandbox
         self._trees = slots()
@@ -276,11 +279,15 @@ class Scheduler:
     async def _attempts(self, work: Work, identity: Identity, request: Request, body: EncodedBody) -> Answered:
         first = work.attempts.get(identity.key, 0)
         contract = work.suite.kind is not SuiteKind.BENCHMARK
-        for tried in count(1):
+        tried = 0
+        for attempt in count(first + 1):
             await self._open_road.wait()
-            received = await self._send(identity, first + tried, request, body, keep_frames=work.keep_frames)
+            answers = self._answers[request.role]
+            received, started = await self._send(identity, attempt, request, body, keep_frames=work.keep_frames)
             found = assess(received.exchange, received.observation)
-            self._learn(found, received, request.role, work.case)
+            held = self._learn(found, received, request, work.case, started)
+            # the endpoint's pace is no failed attempt while it answers others
+            tried += not (held and self._answers[request.role] > answers)
             answered = Answered(
                 request=request,
                 exchange=received.exchange,
@@ -289,27 +296,39 @@ class Scheduler:
             )
             if request.purpose == BESIDE:
                 self._plain_refused(found)
-            if found.spoken or self._gives_up(found, tried, contract=contract):
+            if found.spoken or (found.pace and not held) or self._gives_up(found, tried, contract=contract):
                 if request.role is Role.JUDGE:
                     return self._judged(found, answered)
                 return await self._settled(work.case, found, answered, grave=GRAVE_TO_CONTRACT if contract else GRAVE)
-            await self._pause(self._wait_s(found, tried))
+            if not held:
+                await self._pause(self._wait_s(found, tried))
         raise AssertionError("unreachable")
 
     async def _send(
         self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool
-    ) -> Received:
+    ) -> tuple[Received, float]:
+        """What came back, and when the request started, in seconds of the monotonic clock."""
         limiter = self._limiters[request.role]
         async with limiter.slot(request.expect_prompt_tokens or body.size // 4):
+            started = await limiter.turn(self._pause, lambda: bool(self.stop))
             self._check_budget()
             if self.stop:
                 raise Stopped
             received = await self._sender.send(identity, attempt, request, body, keep_frames=keep_frames)
         self._observer.exchanged(received, limiter.limit)
-        return received
+        return received, started
 
-    def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
+    def _learn(self, found: Assessment, received: Received, request: Request, case: Case, started: float) -> bool:
+        """Whether all requests to this endpoint are held now: it said that they come too fast."""
+        role = request.role
         limiter = self._limiters[role]
+        too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
+        if found.pace and not too_long:
+            return self._paced(found, request, case, started)
+        if found.standing is not Standing.UNAVAILABLE:
+            limiter.rate.answered()
+            self._answers[role] += 1
+            self._features[role].answered(_features_of(request))
         if role is Role.TARGET:
             self._pace.heard(silent=found.reason in SILENCE)
         if found.spoken:
@@ -318,6 +337,22 @@ class Scheduler:
             self._store.put_event(
                 "limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key}
             )
+        return False
+
+    def _paced(self, found: Assessment, request: Request, case: Case, started: float) -> bool:
+        """Hold all requests to this endpoint; False where it refuses one feature, and nothing without it."""
+        limiter = self._limiters[request.role]
+        if self._features[request.role].refused(_features_of(request)):
+            limiter.rate = Rate()
+            return False
+        first = limiter.rate.limit is None
+        if limiter.rate.refused(started, monotonic(), found.retry_after_s):
+            allowed = limiter.rate.limit
+            event = {"role": request.role.value, "per_second": allowed, "reason": found.reason, "case": case.key}
+            self._store.put_event("rate", event)
+            if first:
+                self._observer.note(f"the endpoint limits its rate ({found.reason}); requests are sent at its pace")
+        return True
 
     def _plain_refused(self, found: Assessment) -> None:
         """An account that gave out may say so with a 400: then the plainest requests are refused, one after the
@@ -440,6 +475,12 @@ class Scheduler:
                 return found
             await self._pause(max(pause, found.retry_after_s or 0.0))
         raise AssertionError("unreachable")
+
+
+def _features_of(request: Request) -> frozenset[str]:
+    """What may decide how an endpoint treats a request: streamed or not, and the fields of its body."""
+    fields = request.body if isinstance(request.body, Mapping) else ()
+    return frozenset({*fields, "streamed" if request.stream else "whole"})
 
 
 def _because(case: Case) -> str:
