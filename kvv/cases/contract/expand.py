@@ -95,7 +95,7 @@ def plain_case(
             "skip": skip,
             "afterwards": False,
             "rounds": [entry],
-            "requests": len(entry["requests"]),
+            "requests": ASKED if asked else 1,
         },
     )
 
