@@ -3,7 +3,8 @@
 Values that begin with ``@`` are not sent as they stand:
 
 * the string ``"@name"`` stands for a snippet of the file, a variable of an ``each`` entry, or one of ``@null``,
-  ``@model``, ``@other-model``, ``@context-window``, ``@stub``, ``@tools-limit``; ``"@@name"`` is the text ``@name``;
+  ``@model``, ``@other-model``, ``@context-window``, ``@beyond-window``, ``@stub``, ``@tools-limit``, ``@call-choice``;
+  ``"@@name"`` is the text ``@name``;
 * the table ``{ "@name" = argument }`` is a directive, replaced when the request is made (see
 ``kvv.cases.contract.build``).
 """
@@ -26,12 +27,24 @@ Switch = Literal["on", "off", "default"]
 
 REFERENCE = re.compile(r"@[a-z][a-z0-9-]*")
 #: references that the run and the profile fill in
-RESERVED = frozenset({"null", "model", "other-model", "context-window", "stub", "tools-limit", "reasoning-field"})
+RESERVED = frozenset(
+    {
+        "null",
+        "model",
+        "other-model",
+        "context-window",
+        "beyond-window",
+        "stub",
+        "tools-limit",
+        "reasoning-field",
+        "call-choice",
+    }
+)
 #: claims that are no field of the profile's claims table
 VIRTUAL_CLAIMS = frozenset(
     [
         *("thinking", "separate-reasoning", "thinking-off", "effort", "keep"),
-        *("other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit", "key"),
+        *("calls", "other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit", "key"),
     ]
 )
 #: claims that a profile lists by names of its own: ``schema_extra``, ``contracts``
@@ -103,6 +116,9 @@ class CaseSpec(_Table):
     be claimed, else the case is SKIP.
 
     ``variants`` are asked together (``sequence``: one after the other) and ``compare``d; ``rounds`` are a script.
+    A case that claims ``calls`` wants calls of its tools: with ``tool_choice = "@call-choice"`` they are forced where
+    the profile claims that. Elsewhere the model is asked in the prompt alone, each request six times, and half of the
+    answers must pass at most at the level should; ``only-calls`` says that answers without a call tell nothing.
     ``samples`` asks each request so often; then ``at-least`` (or ``at-most``) bounds the rate of answers that pass
     ``checks``.
     """
@@ -136,6 +152,7 @@ class CaseSpec(_Table):
     at_most: float | None = Field(default=None, alias="at-most", ge=0, le=1)
     stream: Literal["both", "on", "off", "mixed"] | None = None
     thinking: Literal["each", "default", "on", "off"] | None = None
+    only_calls: bool = Field(default=False, alias="only-calls")
     claims: tuple[str, ...] = ()
     surfaces: tuple[str, ...] = ()
     skip: dict[str, str] = {}

@@ -40,14 +40,15 @@ def _other_routes(engine: Engine) -> Starlette:
     async def models(request: Request) -> Response:
         if (refused := _key_error(engine, dict(request.scope["headers"]))) is not None:
             return _error(engine, refused)
-        entry = {
-            "id": engine.config.model,
-            "object": "model",
-            "created": int(time.time()),
-            "owned_by": "kvv",
-            "context_length": engine.config.context_window,
-        }
-        return _json({"object": "list", "data": [entry]})
+        return _json({"object": "list", "data": [_model(engine)]})
+
+    async def model(request: Request) -> Response:
+        if (refused := _key_error(engine, dict(request.scope["headers"]))) is not None:
+            return _error(engine, refused)
+        if request.path_params["name"] != engine.config.model:
+            missing = f"the model {request.path_params['name'][:200]!r} does not exist"
+            return _error(engine, ApiError(missing, status=404, kind="resource_not_found_error", reason="model"))
+        return _json(_model(engine))
 
     async def stats(_request: Request) -> Response:
         return _json(engine.stats.snapshot())
@@ -65,10 +66,21 @@ def _other_routes(engine: Engine) -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/models", models, methods=["GET"]),
+            Route("/v1/models/{name:path}", model, methods=["GET"]),
             Route("/kvv/stats", stats, methods=["GET"]),
         ],
         exception_handlers={404: not_found, 405: wrong_method},
     )
+
+
+def _model(engine: Engine) -> dict[str, Any]:
+    return {
+        "id": engine.config.model,
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": "kvv",
+        "context_length": engine.config.context_window,
+    }
 
 
 def _json(value: Any) -> Response:

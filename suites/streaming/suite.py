@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from kvv.cases.contract import COMMON, ContractSuite, Toolbox
 from kvv.core import Area
+from kvv.suites.streaming import logprobs
 from kvv.suites.streaming.checks import CHECKS, COMPARISONS
 
 
@@ -16,4 +17,4 @@ class StreamingSuite(ContractSuite):
     id: ClassVar[str] = "streaming"
     title: ClassVar[str] = "Streaming"
     areas: ClassVar[tuple[Area, ...]] = (Area.STREAMING,)
-    toolbox: ClassVar[Toolbox] = COMMON.extended(checks=CHECKS, comparisons=COMPARISONS)
+    toolbox: ClassVar[Toolbox] = COMMON.extended(checks={**CHECKS, **logprobs.CHECKS}, comparisons=COMPARISONS)

@@ -13,7 +13,7 @@ from typing import Any
 from kvv.cases.checks import Check, Look, Problem
 from kvv.cases.checks.base import cut, named, quoted
 from kvv.cases.checks.schema import read_json
-from kvv.cases.contract.build import Answers, Builder, Spliced
+from kvv.cases.contract.build import Answers, Builder
 
 
 def distinct_ids(look: Look, wanted: Any) -> Problem | None:
@@ -125,12 +125,7 @@ def literal(argument: Any, answers: Answers) -> Any:
     return json.loads(argument)
 
 
-def splice(argument: Any, answers: Answers) -> Spliced:
-    """A list put into the list where it stands."""
-    return Spliced(argument)
-
-
 CHECKS: Mapping[str, Check] = named(
     [distinct_ids, declared_calls, argument_values, says_all, reports_results, valid_formats]
 )
-BUILDERS: Mapping[str, Builder] = {"literal": literal, "splice": splice}
+BUILDERS: Mapping[str, Builder] = {"literal": literal}

@@ -271,7 +271,7 @@ def data_cases(rows: Sequence[Mapping[str, Any]], context: Context) -> list[Case
 
 
 def _skip(context: Context, claim: str | None) -> str:
-    missing = [name for name in ("tools", "required", *([claim] if claim else [])) if not claimed(context, name)]
+    missing = [name for name in ("tools", *([claim] if claim else [])) if not claimed(context, name)]
     return (
         f"the profile {context.profile.id} does not claim {', '.join(missing)} on the surface {context.profile.surface}"
         if missing
@@ -291,26 +291,28 @@ def _case(
     }
     if kimi if strict is None else strict:
         function["strict"] = True
-    base = _base(context, stream)
+    base, asked = _base(context, stream), not claimed(context, "required")
     body = {
         **base,
         "tools": [{"type": "function", "function": function}],
-        "tool_choice": "required",
+        "tool_choice": "auto" if asked else "required",
         "max_tokens": MAX_TOKENS,
     }
+    level, how = Level.MUST if kimi and not asked else Level.SHOULD, "an asked" if asked else "a forced"
     shown = ", ".join(sorted(key for key in keywords(schema) if ":" not in key)) or "no keyword"
     return plain_case(
         f"tools/{name}/{'stream' if stream else 'whole'}",
         suite="tools",
         area=Area.TOOLS,
-        level=Level.MUST if kimi else Level.SHOULD,
-        requirement=f"Arguments of a forced call {'MUST' if kimi else 'SHOULD'} satisfy the declared schema ({shown})",
+        level=level,
+        requirement=f"Arguments of {how} call {level.value.upper()} satisfy the declared schema ({shown})",
         source=SOURCE,
         since="0.2",
         body=body,
         control={**base, "messages": [{"role": "user", "content": "Reply with exactly: ready"}], "max_tokens": 256},
         checks={"calls": TOOL, "valid-arguments": True, "valid-formats": True},
         skip=skip,
+        asked=asked,
     )
 
 

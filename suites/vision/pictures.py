@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from kvv.cases.contract.build import Answers, Builder, Spliced
+from kvv.cases.contract.build import Answers, Builder
 from kvv.suites.vision.drawing import DrawingError, Picture, drawn
 from kvv.suites.vision.other_formats import gif, jpeg, webp
 from kvv.suites.vision.png import png
@@ -33,8 +33,8 @@ def file_of(picture: Picture, kind: str, mode: str = "rgb") -> bytes:
 
 
 def picture_part(argument: Any, answers: Answers) -> dict[str, Any]:
-    """``{ number | colour | shape | circles, size, ink, paper, format, mode, detail }`` as an image part with a data
-    URL.
+    """``{ number | colour | shape | circles, size, ink, paper, format, mode, detail, parameters }`` as an image part
+    with a data URL; ``parameters`` stand behind its media type.
     """
     image: dict[str, Any] = {
         "url": _data_url(json.dumps({key: value for key, value in argument.items() if key != "detail"}, sort_keys=True))
@@ -47,14 +47,9 @@ def picture_part(argument: Any, answers: Answers) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _data_url(described: str) -> str:
     argument = json.loads(described)
-    kind = argument.get("format", "png")
+    kind, parameters = argument.get("format", "png"), argument.pop("parameters", "")
     data = file_of(drawn(argument), kind, argument.get("mode", "rgb"))
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
+    return f"data:image/{kind}{parameters};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-def splice(argument: Any, answers: Answers) -> Spliced:
-    """A list put into the list where it stands."""
-    return Spliced(argument)
-
-
-BUILDERS: Mapping[str, Builder] = {"picture": picture_part, "splice": splice}
+BUILDERS: Mapping[str, Builder] = {"picture": picture_part}

@@ -170,11 +170,19 @@ class Endpoint:
             parts["text"] = '{"capital":true}'
         if "says" in checks:
             parts["text"] = f"it is {checks['says']}"
+        if "recalls" in checks:
+            parts["text"] = f"it is {checks['recalls']}"
+        if "key-order" in checks:
+            parts["text"] = json.dumps(dict.fromkeys(checks["key-order"], 1))
         if checks.get("reasoning", True) and "reasoning-grows" not in entry["compare"]:
             parts["reasoning"] = "hm"
         if "reasoning-grows" in entry["compare"]:
             group, _, number = name.partition(".")
             parts["reasoning"] = "hm" * (int(number) + 10 * entry["compare"]["reasoning-grows"].index(group))
+        if "cut-in-reasoning" in entry["compare"]:
+            parts |= (
+                {"text": "", "finish": "length", "reasoning": "First"} if name == "cut" else {"reasoning": "hm " * 100}
+            )
         return parts
 
 
@@ -273,6 +281,20 @@ def shrinking_thoughts(parts: dict[str, Any], request: Request, entry: Mapping[s
     parts["reasoning"] = "hm" * (100 - len(parts["reasoning"]))
 
 
+def content_of_a_cut_thought(parts: dict[str, Any], request: Request, entry: Mapping[str, Any], name: str) -> None:
+    if name == "cut":
+        parts |= {"text": "First", "reasoning": None}
+
+
+def thinks_when_free_only(parts: dict[str, Any], request: Request, entry: Mapping[str, Any], name: str) -> None:
+    if name.startswith(entry["compare"]["as-often"]["of"]):
+        parts["reasoning"] = None
+
+
+def in_another_order(parts: dict[str, Any], request: Request, entry: Mapping[str, Any], name: str) -> None:
+    parts["text"] = json.dumps(dict(reversed(json.loads(parts["text"]).items())))
+
+
 NEIGHBOURS: dict[str, list[Change]] = {
     "calls": [answers_in_prose, calls_another_tool, says_stop_with_a_call],
     "called": [answers_in_prose, calls_another_tool],
@@ -282,6 +304,10 @@ NEIGHBOURS: dict[str, list[Change]] = {
     "no-calls": [calls_anyway],
     "has-content": [says(""), says(None)],
     "says": [says("something else")],
+    "recalls": [says("something else")],
+    "key-order": [in_another_order, says("[]")],
+    "cut-in-reasoning": [content_of_a_cut_thought],
+    "as-often": [thinks_when_free_only],
     "content-json": [says("Here you are: {}"), in_a_fence, says('{"a": NaN}')],
     "content-schema": [says('{"unexpected": 1}'), in_a_fence, says("null")],
     "content-value": [says('{"code":"K-7742","size":12}'), says("{}")],

@@ -538,6 +538,154 @@ def logprob(got: Any) -> float:
     return sum(values) / len(values)
 
 
+def echo(value: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"text": {"type": "string", "enum": [value]}}, "required": ["text"]}
+    return {
+        "prompt": "call put_text",
+        "tools": [{"type": "function", "function": {"name": "put_text", "parameters": parameters}}],
+    }
+
+
+def argument(value: Any, faulted: Any) -> See:
+    return lambda clean, bad: [json.loads(arguments(one[0])[0])["text"] for one in (clean, bad)] == [value, faulted]
+
+
+def says(right: str, wrong: str) -> See:
+    return lambda clean, bad: [message(one[0])["content"] for one in (clean, bad)] == [right, wrong]
+
+
+def fewer_prompt_tokens(clean: list[Any], bad: list[Any]) -> bool:
+    return bool(bad[0].usage["prompt_tokens"] < clean[0].usage["prompt_tokens"])
+
+
+def positions(got: Any) -> list[dict[str, Any]]:
+    """The entries of logprobs.content, of a body or of all frames."""
+    found: list[dict[str, Any]] = []
+    for part in re.findall(rb"^(?:data: )?(\{.*\})$", got.raw, re.M):
+        for choice in json.loads(part).get("choices", ()):
+            found += (choice.get("logprobs") or {}).get("content") or []
+    return found
+
+
+def at_all_positions(test: Callable[[list[dict[str, Any]]], bool]) -> See:
+    return lambda clean, bad: bool(positions(clean[0])) and test(positions(bad[0])) and not test(positions(clean[0]))
+
+
+ALPHA = {"prompt": "Reply with exactly: alpha bravo charlie", **OFF}
+PROBABLE = {**ALPHA, "logprobs": True, "top_logprobs": 3}
+ORDERED = {
+    "type": "object",
+    "properties": {"zone": {"type": "string", "enum": ["b"]}, "area": {"type": "string", "enum": ["a"]}},
+    "required": ["zone", "area"],
+}
+CODES = [
+    user("call get_weather for Paris and for London"),
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {
+                "id": f"c-{at}",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'},
+            }
+            for at, city in enumerate(("Paris", "London"))
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c-1", "content": "code TM-9302"},
+    {"role": "tool", "tool_call_id": "c-0", "content": "code WX-4471"},
+    user("Which code did the tool give for Paris?"),
+]
+LATE = [
+    user("Hello."),
+    {"role": "assistant", "content": "Hello."},
+    {"role": "system", "content": "Be brief."},
+    user("x"),
+]
+K_CASES: dict[str, Case] = {
+    "K01": case(
+        {"prompt": "Prove it", "max_tokens": 3},
+        lambda clean, bad: not message(clean[0])["content"] and bool(message(bad[0])["content"]),
+    ),
+    "K02": case(
+        {**CALL, "tool_choice": "required"},
+        lambda clean, bad: bool(message(clean[0])["reasoning"]) and not message(bad[0])["reasoning"],
+    ),
+    "K03": case(
+        {"messages": CODES, "tools": [WEATHER], **OFF},
+        lambda clean, bad: "WX-4471" in message(clean[0])["content"] and "TM-9302" in message(bad[0])["content"],
+    ),
+    "K04": case({**ALPHA, "stop": ["bravo ch"]}, says("alpha ", "alpha brav")),
+    "K05": case(ALPHA, says("alpha bravo charlie", "alpha bravo charlie<|")),
+    "K06": case(echo(" two "), argument(" two ", "two")),
+    "K07": case(echo("McX"), argument("McX", "mcx")),
+    "K08": case(echo("a\r\nb"), argument("a\r\nb", "a\nb")),
+    "K09": case(echo("e\u0301"), argument("e\u0301", "\u00e9")),
+    "K10": case(echo("42"), argument("42", 42)),
+    "K11": case({"messages": LATE}, fewer_prompt_tokens),
+    "K12": case({"messages": LATE}, status(400)),
+    "K13": case({"prompt": "url(data:image/png;base64,x) is text"}, status(400)),
+    "K14": case({"prompt": "<image> is a tag"}, status(400)),
+    "K15": case(
+        {
+            "prompt": [
+                {"type": "image_url", "image_url": {"url": png()["image_url"]["url"].replace(";", ";name=a;", 1)}}
+            ]
+        },
+        status(400),
+    ),
+    "K16": case(PROBABLE, at_all_positions(lambda found: len({str(one["top_logprobs"]) for one in found}) == 1)),
+    "K17": case(PROBABLE, at_all_positions(lambda found: {one["logprob"] for one in found} == {0.0})),
+    "K18": case(PROBABLE, at_all_positions(lambda found: {one["logprob"] for one in found} == {-3.4e38})),
+    "K19": case(
+        PROBABLE,
+        at_all_positions(lambda found: all(one["logprob"] < one["top_logprobs"][0]["logprob"] for one in found)),
+    ),
+    "K20": case(PROBABLE, at_all_positions(lambda found: {len(one["top_logprobs"]) for one in found} == {1})),
+    "K21": case(
+        {
+            "prompt": "x",
+            "response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": ORDERED}},
+            **OFF,
+        },
+        says('{"zone":"b","area":"a"}', '{"area":"a","zone":"b"}'),
+    ),
+    "K22": case(
+        {
+            "prompt": 'Return {"zone":"c","area":"a"}',
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "r", "strict": False, "schema": ORDERED},
+            },
+            **OFF,
+        },
+        says('{"zone":"c","area":"a"}', '{"zone":"b","area":"a"}'),
+    ),
+    "K23": case(
+        {"prompt": "call ring", "tools": [tool("ring")]},
+        lambda clean, bad: b'"arguments":null' in bad[0].raw and b'"arguments":null' not in clean[0].raw,
+    ),
+    "K24": case(
+        ALPHA, lambda clean, bad: sum(bool(one.get("content")) for one in bad[0].deltas) == 1 != len(clean[0].deltas)
+    ),
+    "K25": case(ALPHA, says("alpha bravo charlie", "\n\nalpha bravo charlie")),
+    "K26": case(
+        {"messages": [user("Hello."), {"role": "assistant", "content": "Hi."}, user("x")]}, fewer_prompt_tokens
+    ),
+    "K27": case({"messages": CODES, "tools": [WEATHER]}, fewer_prompt_tokens),
+    "K28": case(
+        {"prompt": "call f with n 7", "tools": [tool("f", n={"type": "integer"})]},
+        lambda clean, bad: [json.loads(arguments(one[0])[0])["n"] for one in (clean, bad)] == [7, "7"],
+    ),
+    "K29": case(
+        {"prompt": 'call f with type "x"', "tools": [tool("f", type={"type": "string"})]},
+        lambda clean, bad: [arguments(one[0])[0] for one in (clean, bad)] == ['{"type":"x"}', "{}"],
+    ),
+    "K30": case(PROBABLE, at_all_positions(lambda found: found[0]["token"] == "")),
+}
+CASES |= K_CASES
+
+
 def modes(fault_id: str) -> list[bool]:
     wanted = CASES[fault_id].stream
     if wanted is not None:
@@ -568,7 +716,7 @@ def run(serve: Any, wanted: Case, stream: bool, faults: tuple[str, ...]) -> list
 
 def test_every_fault_of_the_catalogue_is_here_and_has_a_test():
     assert not FAULTS.keys() & NOT_SHOWABLE.keys()
-    assert len(FAULTS) + len(NOT_SHOWABLE) == 123
+    assert len(FAULTS) + len(NOT_SHOWABLE) == 153
     assert CASES.keys() | OF_THEIR_OWN == FAULTS.keys()
     for fault in FAULTS.values():
         assert fault.group == fault.id[0].lower()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kvv.cases.checks.base import Check, Look, Problem, cut, inconclusive, named, quoted
@@ -29,18 +30,30 @@ def completion_tokens_max(look: Look, limit: Any) -> Problem | None:
 
 
 def stops_before(look: Look, text: Any) -> Problem | None:
-    """The content ends before ``text``, which the prompt makes the model say; a cut by length cannot show it."""
+    """The content ends before ``text``, which the prompt makes the model say; a cut by length cannot show it.
+
+    Nothing of the stop sequence is shown either, not even its beginning: two signs of it at the end are a leak.
+    """
     observation = look.observation
+    begun = next((str(text)[:size] for size in range(len(str(text)) - 1, 1, -1) if _ends(look, str(text)[:size])), None)
     if str(text) in observation.answer:
         return Problem(reason="stop-ignored", detail=f"the stop sequence {text!r} stands in the content")
     if observation.finish_reason == "length":
         return inconclusive("cut-before-stop", "the answer was cut by length before the stop sequence")
+    if begun is not None:
+        return Problem(
+            reason="stop-leaks", detail=f"the content ends with {begun!r}, the beginning of the stop sequence {text!r}"
+        )
     if observation.finish_reason != "stop":
         return Problem(
             reason="finish-reason",
             detail=f"finish_reason is {observation.finish_reason!r} after a stop sequence, want 'stop'",
         )
     return None
+
+
+def _ends(look: Look, part: str) -> bool:
+    return look.observation.answer.endswith(part)
 
 
 def error_envelope(look: Look, wanted: Any) -> Problem | None:
@@ -222,6 +235,14 @@ def says(look: Look, wanted: Any) -> Problem | None:
     )
 
 
+def recalls(look: Look, wanted: Any) -> Problem | None:
+    """As ``says``, but a model may forget once: two of two samples must."""
+    problem = says(look, wanted)
+    if problem is None or problem.outcome is not Outcome.FAIL:
+        return problem
+    return replace(problem, repeats=True)
+
+
 def says_not(look: Look, wanted: Any) -> Problem | None:
     """The content holds none of these texts."""
     texts = wanted if isinstance(wanted, (list, tuple)) else [wanted]
@@ -273,6 +294,24 @@ def compact(look: Look, wanted: Any) -> Problem | None:
     """No line break and no tab in the content."""
     found = next((sign for sign in ("\n", "\r", "\t") if sign in look.observation.answer), None)
     return None if found is None else Problem(reason="not-compact", detail=f"the JSON content holds {found!r}")
+
+
+def key_order(look: Look, wanted: Any) -> Problem | None:
+    """The content is a JSON object with these keys in this order."""
+    problem = content_json(look, "object")
+    if problem:
+        return problem
+    found = list(read_json(look.observation.answer))
+    if found == list(wanted):
+        return None
+    return Problem(reason="key-order", detail=f"the keys are {', '.join(map(str, found))[:200]}")
+
+
+def text_equals(look: Look, wanted: Any) -> Problem | None:
+    """The content is exactly this text, white space included."""
+    if look.observation.answer == str(wanted):
+        return None
+    return cut(look) or Problem(reason="text-differs", detail=f"content is {quoted(look.observation.answer)}")
 
 
 # --- reasoning and usage -----------------------------------------------------------------------------
@@ -366,12 +405,15 @@ _FUNCTIONS: list[Check] = [
     tool_id,
     has_content,
     says,
+    recalls,
     says_not,
     content_equals,
     content_json,
     content_schema,
     content_value,
     compact,
+    key_order,
+    text_equals,
     reasoning,
     reasoning_field,
     prompt_tokens,

@@ -72,6 +72,11 @@ def cut(look: Look) -> Problem | None:
     return None
 
 
+def group(look: Look, name: str) -> list[Answered]:
+    """The samples of the request ``name``."""
+    return [answered for key, answered in look.siblings.items() if key == name or key.startswith(f"{name}.")]
+
+
 def prompt_tokens_of(look: Look, name: str) -> int | Problem:
     """usage.prompt_tokens of the named answer; a Problem where it has none (that usage is there is another rule's
     business).

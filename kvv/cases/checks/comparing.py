@@ -9,7 +9,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from kvv.cases.checks.base import Check, Look, Problem, inconclusive, named, prompt_tokens_of, quoted
+from kvv.cases.checks.alike import ALIKE
+from kvv.cases.checks.base import Check, Look, Problem, group, inconclusive, named, prompt_tokens_of, quoted
 from kvv.core import Answered, Outcome
 
 #: one-sided error of the comparison of two groups of samples
@@ -194,11 +195,6 @@ def _grows(look: Look, names: Sequence[str], what: str, size: Callable[[Answered
     return inconclusive("effort-unclear", detail)
 
 
-def group(look: Look, name: str) -> list[Answered]:
-    """The samples of the request ``name``."""
-    return [answered for key, answered in look.siblings.items() if key == name or key.startswith(f"{name}.")]
-
-
 def _cached(answered: Answered) -> int | None:
     return answered.observation.detail_tokens("prompt_tokens_details", "cached_tokens")
 
@@ -241,4 +237,4 @@ _FUNCTIONS: list[Check] = [
     cached_tokens,
     reasoning_grows,
 ]
-COMPARISONS: Mapping[str, Check] = named(_FUNCTIONS)
+COMPARISONS: Mapping[str, Check] = {**named(_FUNCTIONS), **ALIKE}

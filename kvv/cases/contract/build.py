@@ -145,7 +145,13 @@ def results(argument: Any, answers: Answers) -> Spliced:
     return Spliced(messages[::-1] if table.get("order") == "reversed" else messages)
 
 
+def splice(argument: Any, answers: Answers) -> Spliced:
+    """A list put into the list where it stands."""
+    return Spliced(argument)
+
+
 BUILDERS: Mapping[str, Builder] = {
+    "splice": splice,
     "repeat": repeat,
     "join": joined,
     "json": json_text,

@@ -11,6 +11,11 @@ from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseSpec, Rou
 from kvv.cases.suite import Context
 from kvv.core import Area, Case, Level, Surface
 
+#: tokens that no window of a model with a profile holds: vendors serve windows larger than the published one
+BEYOND = 1_100_000
+#: how often a call is asked for that cannot be forced, and the share of calls that must be right: fewer would let no
+#: number of wrong ones be a verdict
+ASKED, RIGHT = 6, 0.5
 #: how deep snippets may stand in snippets
 _DEPTH = 20
 #: strongest first
@@ -55,17 +60,20 @@ def plain_case(
     expect: str = "answered",
     skip: str = "",
     risk: bool = False,
+    asked: bool = False,
 ) -> Case:
     """A case of one request that comes from data instead of a case file. Bodies are sent as they are, directives
-    included.
+    included. ``asked``: a call that is not forced, so that a rate of several answers decides.
     """
     stream = body.get("stream") is True
+    one = {"body": dict(body), "stream": stream}
     entry = {
-        "requests": {"": {"body": dict(body), "stream": stream}},
+        "requests": {f"sample.{number}": one for number in range(1, ASKED + 1)} if asked else {"": one},
         "expect": expect,
         "checks": dict(checks),
         "compare": {},
-        "rate": {},
+        "rate": {"at-least": RIGHT} if asked else {},
+        **({"only_calls": True} if asked else {}),
     }
     return Case(
         id=case_id,
@@ -86,7 +94,7 @@ def plain_case(
             "skip": skip,
             "afterwards": False,
             "rounds": [entry],
-            "requests": 1,
+            "requests": ASKED if asked else 1,
         },
     )
 
@@ -110,6 +118,8 @@ class _Expansion:
             for name, value in own.items()
         }
         self.spec = CaseSpec.model_validate({**dict(spec), **merged}) if merged else spec
+        #: calls are asked for in the prompt, since the profile does not promise that they can be forced
+        self.asked = "calls" in self.spec.claims and not claimed(context, "required")
         self.fields = {} if listed else {name: value for name, value in entry.items() if name != "thinking"}
         self.shown = {
             **self.variables,
@@ -126,7 +136,9 @@ class _Expansion:
             id="/".join([self.suite, spec.id + suffix, *self.mode.slugs]),
             suite=self.suite,
             area=spec.area or self.file.area,
-            level=_level(spec, self.context),
+            level=max(_level(spec, self.context), Level.SHOULD, key=_STRENGTH.index)
+            if self.asked
+            else _level(spec, self.context),
             requirement=spec.requirement.format(**self.shown),
             source=spec.source or self.file.source,
             since=spec.since or self.file.since,
@@ -157,7 +169,9 @@ class _Expansion:
         rate = {
             key: value for key, value in (("at-least", spec.at_least), ("at-most", spec.at_most)) if value is not None
         }
-        checks, compare = self._fill(spec.checks), self._fill(spec.compare)
+        checks, compare, samples = self._fill(spec.checks), self._fill(spec.compare), spec.samples
+        if self.asked and not spec.rated:
+            rate, compare, samples = {"at-least": RIGHT}, {}, ASKED
         if spec.variants and spec.sequence:
             parts = [
                 self._round({name: self._variant(variant)}, spec.expect, checks, {}, rate)
@@ -167,11 +181,11 @@ class _Expansion:
         requests = {name: self._variant(variant) for name, variant in spec.variants.items()} or {
             "": self._request([spec], Variant())
         }
-        if spec.samples > 1:
+        if samples > 1:
             requests = {
                 f"{name or 'sample'}.{number}": request
                 for name, request in requests.items()
-                for number in range(1, spec.samples + 1)
+                for number in range(1, samples + 1)
             }
         return [self._round(requests, spec.expect, checks, compare, rate)]
 
@@ -185,7 +199,16 @@ class _Expansion:
     def _round(
         self, requests: Mapping[str, Any], expect: str, checks: Any, compare: Any, rate: Mapping[str, float]
     ) -> dict[str, Any]:
-        return {"requests": dict(requests), "expect": expect, "checks": checks, "compare": compare, "rate": dict(rate)}
+        free = any(request.get("body", {}).get("tool_choice") == "auto" for request in requests.values())
+        only_calls = self.spec.only_calls or (self.asked and free)
+        return {
+            "requests": dict(requests),
+            "expect": expect,
+            "checks": checks,
+            "compare": compare,
+            "rate": dict(rate),
+            **({"only_calls": True} if only_calls else {}),
+        }
 
     def _variant(self, variant: Variant) -> dict[str, Any]:
         return self._request([self.spec, variant], variant)
@@ -272,10 +295,14 @@ class _Expansion:
                 return self.context.other_model
             case "context-window":
                 return profile.context_window
+            case "beyond-window":
+                return max(profile.context_window, BEYOND)
             case "stub":
                 return profile.tokens.stub if profile.surface is Surface.ENGINE else 0
             case "tools-limit":
                 return 128
+            case "call-choice":
+                return "auto" if self.asked else "required"
             case "reasoning-field":
                 return list(profile.thinking.fields)
         # a snippet may name a variable that only some cases have
@@ -331,6 +358,8 @@ def claimed(context: Context, claim: str) -> bool:
             return context.keyed
         case "tokenizer":
             return context.tokenizer is not None
+        case "calls":
+            return profile.claims.tools
         case "tokens":
             return profile.tokens.message is not None
         case "moonshot-stream":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvv.cases.checks import ANSWER_CHECKS, COMPARISONS, Check, Look, Problem
+from kvv.cases.checks.base import inconclusive
 from kvv.cases.contract.build import BUILDERS, Builder, Unbuildable, build
 from kvv.cases.contract.rates import Tally
 from kvv.core import (
@@ -319,6 +320,8 @@ class _Judgement:
         )
 
     def _checked(self, entry: Mapping[str, Any], answers: Mapping[str, Answered], name: str) -> list[Problem]:
+        if entry.get("only_calls") and not answers[name].observation.tool_calls:
+            return [inconclusive("no-call-made", "the model made no call")]
         found = _all(
             self.toolbox.checks, entry["checks"], Look(answered=answers[name], case=self.case, siblings=answers)
         )

@@ -11,7 +11,7 @@ from kvv.mockserver.content import directives, scripted, sight
 from kvv.mockserver.content.schema_values import is_valid, value_for
 from kvv.mockserver.content.tokens import tokenize
 from kvv.mockserver.content.vocabulary import Sampler, prose, thoughts, words
-from kvv.mockserver.validation.request import ChatRequest, Tool
+from kvv.mockserver.validation.request import ChatRequest, Message, PastCall, Tool
 from kvv.mockserver.validation.schema_walk import NoValue
 
 _THOUGHTS = {"low": 1, "high": 4, "max": 9, None: 4}
@@ -194,6 +194,8 @@ def _before_calls(request: ChatRequest, reply: Reply | None, text: str, calls: t
 
 def _json_text(request: ChatRequest, reply: Reply | None, text: str) -> str:
     schema = request.response_format.schema
+    if not request.response_format.strict and isinstance(written := directives.whole_arguments(text), dict):
+        return plain(written)
     if reply is not None:
         try:
             given = json.loads(reply.text)
@@ -246,8 +248,9 @@ def _from_context(request: ChatRequest, text: str, question: str) -> str | None:
     asked = _last_question(question)
     before = text[: text.rfind(asked)] if asked in text else text
     last = request.last_user
+    made = {call.id: call for message in request.messages for call in message.calls}
     contexts = [
-        message.text
+        _told(message, made.get(message.tool_call_id))
         for message in request.messages
         if message is not last and message.role in ("user", "system", "tool")
     ]
@@ -255,6 +258,13 @@ def _from_context(request: ChatRequest, text: str, question: str) -> str | None:
     if not contexts or sum(map(len, contexts)) > _CONTEXT_LIMIT:
         return None
     return directives.statement_for(asked, contexts)
+
+
+def _told(message: Message, call: PastCall | None) -> str:
+    """What a message says; a short result with the call that it answers, as the template shows them side by side."""
+    if call is None or len(message.text) > 1000 or "\n" in message.text:
+        return message.text
+    return f"{call.name} {call.arguments} gave {message.text}"
 
 
 def _last_question(line: str) -> str:

@@ -16,6 +16,7 @@ from kvv.mockserver.faults import (
     h_context,
     i_errors,
     j_degradation,
+    k_values,
 )
 from kvv.mockserver.faults import quirks as _quirks
 from kvv.mockserver.faults.model import Fault
@@ -32,6 +33,7 @@ _MODULES = (
     h_context,
     i_errors,
     j_degradation,
+    k_values,
 )
 
 FAULTS: dict[str, Fault] = {

@@ -18,7 +18,7 @@ from math import ceil
 
 from kvv.mockserver.errors import ApiError
 
-_DATA_URL = re.compile(r"data:([a-zA-Z0-9.+/-]+);base64,", re.ASCII)
+_DATA_URL = re.compile(r"data:([a-zA-Z0-9.+/-]+)(?:;[a-zA-Z0-9.+-]+=[a-zA-Z0-9.+%-]+)*;base64,", re.ASCII)
 _ACCEPTED = {"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif"}
 _SHOWS = re.compile(rb"kvv-shows: ([ -~]{1,60})\n")
 PATCH = 28

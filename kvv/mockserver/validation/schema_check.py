@@ -14,7 +14,6 @@ from kvv.mockserver.errors import ApiError
 from kvv.mockserver.validation.schema_walk import NoValue, minimum_depth, resolve, subschemas
 
 TYPES = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
-_SAFE = 2**53 - 1
 _MAX_KEYS, _MAX_DEPTH, _MAX_ANY_OF, _MAX_ENUM, _MAX_CHARS = 3000, 30, 500, 1000, 120_000
 _ANNOTATIONS = frozenset({"description", "title"})
 _ROOT_ONLY = frozenset({"$defs", "$id"})
@@ -223,8 +222,8 @@ def _check_values(node: JsonObject, path: str, param: str) -> None:
             raise _bad("enum does not fit type", path, param)
     for bound in ("minimum", "maximum"):
         value = node.get(bound)
-        if value is not None and "integer" in names and not (fits_type(value, "integer") and abs(value) <= _SAFE):
-            raise _bad(f"{bound} is no safe integer", path, param)
+        if value is not None and "integer" in names and not fits_type(value, "integer"):
+            raise _bad(f"{bound} is no integer", path, param)
     default = node.get("default")
     if default is not None and not any(fits_type(default, name) for name in names):
         raise _bad("default does not fit type", path, param)

@@ -256,7 +256,10 @@ class Tools:
             if arguments.__class__ is str:
                 if arguments:
                     pieces.append((call, arguments))
-            elif arguments is not None:
+            elif arguments is None and self._context.streamed:
+                # beside chunks with text nobody misses it: what the call has in the end decides
+                call.null_frame = frame if "arguments" in function else call.null_frame
+            elif "arguments" in function:
                 self._sink.hit("tools/arguments-type", frame, f"arguments is {kind_of(arguments)}, not a string")
             if self._kimi and self._context.streamed and "arguments" not in function:
                 self._sink.hit("tools/arguments-key", frame, "a tool-call delta has no key arguments")
@@ -354,6 +357,9 @@ class Tools:
             whole = complete and choice.finish_reason not in ("length", "content_filter")
             for number, call in enumerate(choice.tool_calls):
                 frame = track.calls[number].end if number < len(track.calls) else None
+                null_frame = track.calls[number].null_frame if number < len(track.calls) else None
+                if null_frame is not None and not call.arguments:
+                    self._sink.hit("tools/arguments-type", null_frame, "arguments is null, not a string")
                 if whole:
                     self._arguments(frame, call, needed=names is None or names.get(call.name or "", True))
                     self._escapes(frame, call)

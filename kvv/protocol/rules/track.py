@@ -29,7 +29,7 @@ class TextSlot:
 class CallTrack:
     """One tool call as its chunks came."""
 
-    __slots__ = ("frame", "id", "index", "last", "named", "text")
+    __slots__ = ("frame", "id", "index", "last", "named", "null_frame", "text")
 
     def __init__(self, index: int | None, frame: Frame) -> None:
         self.index = index
@@ -38,6 +38,8 @@ class CallTrack:
         self.last = frame
         self.id: str | None = None
         self.named = False
+        #: a chunk whose arguments are null
+        self.null_frame: Frame | None = None
         self.text = TextSlot("arguments")
 
     @property

@@ -293,6 +293,12 @@ ROWS = [
     Row(
         "tools/arguments-type",
         "openai-body-tools",
+        lambda a: message(a)["tool_calls"][0]["function"].update(arguments=None),
+        name="body-null",
+    ),
+    Row(
+        "tools/arguments-type",
+        "openai-body-tools",
         lambda a: message(a)["tool_calls"][0]["function"].update(arguments={}),
         name="body",
     ),

@@ -44,11 +44,16 @@ def test_every_case_can_fail(stage: Any) -> None:
             calls=[] if streamed else [("f", "{")],
         )
 
+    def adding(request: Request) -> Any:
+        return stage.says(" ready<|" if request.stream else "ready", finish="stop")
+
     def refusing(request: Request) -> Any:
         return stage.says("ready") if request.purpose.startswith("between") else stage.refuses()
 
-    for case in stage.asked(SUITE):
-        outcomes = [stage.against(SUITE, case, endpoint).outcome for endpoint in (silent, other, refusing)]
+    # log probabilities are read from frames: the faults below
+    for case in [case for case in stage.asked(SUITE) if not case.id.startswith("streaming/logprobs-")]:
+        endpoints = (silent, other, refusing, adding)
+        outcomes = [stage.against(SUITE, case, endpoint).outcome for endpoint in endpoints]
         assert Outcome.FAIL in outcomes, (case.id, outcomes)
 
 
@@ -61,6 +66,10 @@ def test_every_case_can_fail(stage: Any) -> None:
         ("C18", "streaming/text/script/mixed/thinking-on/stream"),
         ("C18", "streaming/text/script-fixed/thinking-on/stream"),
         ("C27", "streaming/same/tokens/thinking-on"),
+        *((f"K{number}", "streaming/logprobs-values/thinking-on/stream") for number in (16, 17, 18, 19, 20)),
+        *((f"K{number}", "streaming/logprobs-values/thinking-on/whole") for number in (16, 17, 18, 19, 20)),
+        ("K30", "streaming/logprobs-join/thinking-on/whole"),
+        ("K24", "streaming/incremental/one-piece/thinking-on/stream"),
     ],
 )
 def test_a_known_fault_fails_the_case_made_for_it(stage: Any, fault: str, case: str) -> None:

@@ -30,6 +30,14 @@ def prose(stage: Any, request: Request) -> Any:
     return stage.says("I would rather not.", finish="content")
 
 
+def by_position(stage: Any, request: Request) -> Any:
+    """Takes the first result for that of the first call."""
+    results = [one for one in request.body["messages"] if one["role"] == "tool"]
+    swapped = bool(results) and results[0]["tool_call_id"].endswith("_1")
+    usage = stage.counts(20)  # whatever the results say
+    return stage.says("unknown" if swapped else "code WX-4471 or code TM-9302", finish="stop", usage=usage)
+
+
 def refusing(stage: Any, request: Request) -> Any:
     return stage.refuses()
 
@@ -41,7 +49,7 @@ def test_every_case_can_fail(stage: Any) -> None:
     for case in stage.asked(SUITE):
         outcomes = [
             stage.against(SUITE, case, lambda request, wrong=wrong: wrong(stage, request)).outcome
-            for wrong in (nonsense, prose, refusing)
+            for wrong in (nonsense, prose, refusing, by_position)
         ]
         assert Outcome.FAIL in outcomes, (case.id, outcomes)
         assert Outcome.PASS not in outcomes[:2], (case.id, outcomes)
