@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
+from kvv.execution.scheduling.rate import Rate
+
 #: after a decrease the limit rests this long, so that one burst of 429s counts once
 COOLDOWN_S = 1.0
 START_LIMIT = 8
@@ -15,6 +17,7 @@ START_LIMIT = 8
 EARLY_ANSWERS = 15
 SLOWER_TIMES = 4.0
 SLOWER_MS = 2_000.0
+RECENT_ANSWERS = 8
 AUTO_CEILING = 64
 
 
@@ -31,10 +34,13 @@ class Limiter:
         self._max_tokens = max_tokens
         self._running = 0
         self._tokens = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[float]]] = deque()
         self._rested = 0.0
         self._early: list[float] = []
-        self._recent = 0.0
+        self._recent: deque[float] = deque(maxlen=RECENT_ANSWERS)
+        self._timer: asyncio.TimerHandle | None = None
+        self._released = False
+        self.rate = Rate()
 
     @property
     def limit(self) -> int:
@@ -50,30 +56,44 @@ class Limiter:
         return self._running
 
     @asynccontextmanager
-    async def slot(self, tokens: int) -> AsyncIterator[None]:
-        """Holds one request of about ``tokens`` prompt tokens; first come, first served."""
-        await self._acquire(tokens)
+    async def slot(self, tokens: int, *, again: bool = False) -> AsyncIterator[float]:
+        """Holds one request of about ``tokens`` prompt tokens; first come, first served, but ``again`` goes first.
+
+        Gives the moment of sending, on the clock of ``rate``.
+        """
+        sent = await self._acquire(tokens, again=again)
         try:
-            yield
+            yield sent
         finally:
+            self.rate.ended(sent)
             self._running -= 1
             self._tokens -= tokens
             self._wake()
 
-    async def _acquire(self, tokens: int) -> None:
+    def release(self) -> None:
+        """The run stops: nobody waits for the endpoint's pace any more."""
+        self._released = True
+        self._wake()
+
+    async def _acquire(self, tokens: int, *, again: bool) -> float:
         if not self._waiting and self._fits(tokens):
             self._running += 1
             self._tokens += tokens
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return self.rate.sent()
+        turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         entry = (tokens, turn)
-        self._waiting.append(entry)
+        if again:
+            self._waiting.appendleft(entry)
+        else:
+            self._waiting.append(entry)
+        self._wake()
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._running -= 1
                 self._tokens -= tokens
+                self.rate.ended(turn.result())
             else:
                 with suppress(ValueError):  # a wake-up between may have dropped the cancelled entry already
                     self._waiting.remove(entry)
@@ -81,6 +101,8 @@ class Limiter:
             raise
 
     def _fits(self, tokens: int) -> bool:
+        if not self._released and self.rate.wait_s() > 0:
+            return False
         if self._running == 0:
             return True
         return self._running < self.limit and self._tokens + tokens <= self._max_tokens
@@ -92,24 +114,40 @@ class Limiter:
                 continue
             self._running += 1
             self._tokens += tokens
-            turn.set_result(None)
+            turn.set_result(self.rate.sent())
+        self._set_timer()
 
-    def answered(self, first_token_ms: float | None = None) -> None:
-        """An answer came: grow, if the limit was what held us back and the first tokens do not come ever later."""
+    def _set_timer(self) -> None:
+        """Looks again when the endpoint's pace allows the next request."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wait = self.rate.wait_s()
+        if self._waiting and not self._released and wait > 0:
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, wait), self._wake)
+
+    def answered(self, first_token_ms: float | None = None) -> bool:
+        """An answer came: grow, if the limit was what held us back and the first tokens do not come ever later.
+
+        True when they do and the limit was halved for it.
+        """
         if first_token_ms is not None and self._slower(first_token_ms):
-            self.pressed()
-        elif self._fixed is None and self._running >= self.limit - 1:
+            return self.pressed()
+        if self._fixed is None and self._running >= self.limit - 1:
             self._limit = min(AUTO_CEILING, self._limit + 1 / max(self._limit, 1))
             self._wake()
+        return False
 
     def _slower(self, first_token_ms: float) -> bool:
         """Whether recent times to first token are several times the early ones: the endpoint queues what we send."""
         if len(self._early) < EARLY_ANSWERS:
             self._early.append(first_token_ms)
-            self._recent = first_token_ms
             return False
-        self._recent += (first_token_ms - self._recent) / 8
-        return self._recent > SLOWER_TIMES * sorted(self._early)[EARLY_ANSWERS // 2] + SLOWER_MS
+        self._recent.append(first_token_ms)  # their median: one long request says nothing about the endpoint
+        if len(self._recent) < RECENT_ANSWERS:
+            return False
+        recent, early = (sorted(values)[len(values) // 2] for values in (self._recent, self._early))
+        return recent > SLOWER_TIMES * early + SLOWER_MS
 
     def pressed(self) -> bool:
         """The endpoint said slow down: halve, once per cooldown. True when the limit changed."""

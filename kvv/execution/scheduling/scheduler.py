@@ -30,6 +30,7 @@ from kvv.execution.workers import Workers
 from kvv.profiles.profile import Profile
 from kvv.protocol.classify import BESIDE, LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.protocol.encode import EncodedBody, encode
+from kvv.protocol.rate_headers import rate_limit_wait_s
 from kvv.protocol.reader import Received
 from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.storage.store import Store, StoreError
@@ -55,6 +56,8 @@ BREAKER_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 PLAIN_REFUSALS = 5
 #: requests whose pictures are read and encoded at once: a large picture takes a hundred megabytes while it is decoded
 PICTURES_AT_ONCE = 2
+#: seconds between two lines about a rate limit
+PACE_TOLD_S = 60.0
 #: unwritten bytes above which no new request starts
 BACKLOG_BYTES = 64 * 1024 * 1024
 
@@ -93,6 +96,7 @@ class Scheduler:
         self._halt = asyncio.Event()
         self._probes = count()
         self._refusals = 0
+        self._pace_told: dict[Role, float] = {}
         self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
         self._sandbox = sandbox
         self._trees = slots()
@@ -104,11 +108,18 @@ class Scheduler:
         """Conclude every work of one wave, as many at once as the limiter allows, until done or stopped."""
         queue = WorkQueue(works)
         risky: list[Work] = []
-        async with asyncio.TaskGroup() as group:
-            for _ in range(2 * self._limiters[Role.TARGET].ceiling):
-                group.create_task(self._take(queue, risky))
-        for work in risky:
-            await self._alone(work)
+        remaining = self._budget.remaining_s()
+        # requests that wait for the endpoint's pace look at no deadline
+        alarm = asyncio.get_running_loop().call_later(remaining, self._check_budget) if remaining is not None else None
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(2 * self._limiters[Role.TARGET].ceiling):
+                    group.create_task(self._take(queue, risky))
+            for work in risky:
+                await self._alone(work)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
 
     async def _alone(self, work: Work) -> None:
         """A case that has brought engines down runs with nothing beside it, and the endpoint is asked for a sign of
@@ -155,6 +166,7 @@ class Scheduler:
             self.stop = Stop(reason=reason, sentence=sentence)
             self._store.put_event("stop", {"reason": reason, "sentence": sentence})
         self._halt.set()
+        self._limiters[Role.TARGET].release()
         self._open_road.set()
         self._pace.leave()
 
@@ -276,11 +288,13 @@ class Scheduler:
     async def _attempts(self, work: Work, identity: Identity, request: Request, body: EncodedBody) -> Answered:
         first = work.attempts.get(identity.key, 0)
         contract = work.suite.kind is not SuiteKind.BENCHMARK
-        for tried in count(1):
+        tried, paced = 0, False
+        for attempt in count(first + 1):
             await self._open_road.wait()
-            received = await self._send(identity, first + tried, request, body, keep_frames=work.keep_frames)
-            found = assess(received.exchange, received.observation)
-            self._learn(found, received, request.role, work.case)
+            received, found, paced = await self._send(work, identity, attempt, request, body, again=paced)
+            if paced:
+                continue  # the endpoint's speed is no failure of this request
+            tried += 1
             answered = Answered(
                 request=request,
                 exchange=received.exchange,
@@ -297,27 +311,58 @@ class Scheduler:
         raise AssertionError("unreachable")
 
     async def _send(
-        self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool
-    ) -> Received:
+        self, work: Work, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, again: bool
+    ) -> tuple[Received, Assessment, bool]:
+        """The attempt, and whether it is to be sent again at the endpoint's pace."""
         limiter = self._limiters[request.role]
-        async with limiter.slot(request.expect_prompt_tokens or body.size // 4):
+        async with limiter.slot(request.expect_prompt_tokens or body.size // 4, again=again) as sent:
             self._check_budget()
             if self.stop:
                 raise Stopped
-            received = await self._sender.send(identity, attempt, request, body, keep_frames=keep_frames)
+            received = await self._sender.send(identity, attempt, request, body, keep_frames=work.keep_frames)
+            found = assess(received.exchange, received.observation)
+            # before the place is free: the next in the queue must not go out into a refusal
+            paced = self._learn(found, received, request, sent, work.case)
         self._observer.exchanged(received, limiter.limit)
-        return received
+        return received, found, paced
 
-    def _learn(self, found: Assessment, received: Received, role: Role, case: Case) -> None:
-        limiter = self._limiters[role]
-        if role is Role.TARGET:
+    def _learn(self, found: Assessment, received: Received, request: Request, sent: float, case: Case) -> bool:
+        """What an attempt tells about the endpoint's speed. True when it is to be sent again at that speed."""
+        limiter, exchange = self._limiters[request.role], received.exchange
+        shape, tokens = shape_of(request), request.expect_prompt_tokens or 0
+        if request.role is Role.TARGET:
             self._pace.heard(silent=found.reason in SILENCE)
         if found.spoken:
-            limiter.answered(received.exchange.timing.first_token_ms)
-        elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
-            self._store.put_event(
-                "limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key}
-            )
+            limiter.rate.answered(shape, tokens)
+            if limiter.answered(exchange.timing.first_token_ms):
+                self._limited(limiter, request.role, "rising-first-token-time", case)
+            return False
+        wait = rate_limit_wait_s(exchange)
+        if _is_pace(found, wait):
+            if self.stop or limiter.rate.starved or not limiter.rate.refused(shape, tokens, sent, wait):
+                return False
+            self._tell_pace(limiter, request.role, found)
+            return True
+        if found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
+            self._limited(limiter, request.role, found.reason, case)
+        return False
+
+    def _limited(self, limiter: Limiter, role: Role, reason: str, case: Case) -> None:
+        self._store.put_event("limit", {"role": role.value, "limit": limiter.limit, "reason": reason, "case": case.key})
+
+    def _tell_pace(self, limiter: Limiter, role: Role, found: Assessment) -> None:
+        """One line and one event a minute about a hold."""
+        now, rate = monotonic(), limiter.rate
+        if now < self._pace_told.get(role, now):
+            return
+        self._pace_told[role] = now + PACE_TOLD_S
+        self._store.put_event(
+            "rate-limit", {"role": role.value, "reason": found.reason, "per_second": rate.per_second, "s": rate.held_s}
+        )
+        self._observer.note(
+            f"the {'judge' if role is Role.JUDGE else 'endpoint'} limits the rate ({found.reason}): "
+            f"all requests wait {rate.held_s:.1f} s; no question is lost"
+        )
 
     def _plain_refused(self, found: Assessment) -> None:
         """An account that gave out may say so with a 400: then the plainest requests are refused, one after the
@@ -402,7 +447,7 @@ class Scheduler:
 
     async def reach(self) -> Assessment:
         """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
-        found = await self._probe(_reach_pauses())
+        found = await self._probe(_reach_pauses(), started=False)
         if found.standing is not Standing.ANSWERED and not self.stop:
             wrong = sentence(found, started=False)
             budget = self._budget.exceeded()
@@ -418,7 +463,7 @@ class Scheduler:
         """Is the judge there? Asked before the first question: a judge that is not would waste prompts of a million
         tokens.
         """
-        found = await self._probe(_reach_pauses(), request)
+        found = await self._probe(_reach_pauses(), request, started=False)
         if found.standing is not Standing.ANSWERED and not self.stop:
             self.halt(
                 f"judge-{found.reason}",
@@ -426,7 +471,9 @@ class Scheduler:
             )
         return found
 
-    async def _probe(self, pauses: tuple[float, ...], request: Request | None = None) -> Assessment:
+    async def _probe(
+        self, pauses: tuple[float, ...], request: Request | None = None, *, started: bool = True
+    ) -> Assessment:
         """Send the control until it is answered or the pauses are used up; past the limiter and the closed road."""
         request = request or self._control_request
         body = encode(request.body)
@@ -435,11 +482,28 @@ class Scheduler:
             identity = Identity(case="kvv/reachability", sample=probe, step=0, ask=0, purpose=LIVENESS)
             received = await self._sender.send(identity, attempt, request, body, keep_frames=True)
             found = assess(received.exchange, received.observation)
+            if not started and attempt > 1 and "ECONNREFUSED" in found.detail:
+                return found  # nobody listens: that is told at once
             too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
             if not found.retry or pause is None or too_long or self.stop or self._budget.exceeded():
                 return found
             await self._pause(max(pause, found.retry_after_s or 0.0))
         raise AssertionError("unreachable")
+
+
+def _is_pace(found: Assessment, wait_s: float | None) -> bool:
+    """Whether an endpoint says "slow down", for a time that a run can wait."""
+    if not found.retry or (wait_s or 0.0) > RETRY_AFTER_CAP_S:
+        return False
+    return found.reason == "http-429" or (found.reason == "http-503" and found.retry_after_s is not None)
+
+
+def shape_of(request: Request) -> str:
+    """What a limit may apply to alone: the path, streaming, pictures and the names of the body's fields."""
+    if isinstance(request.body, bytes):
+        return f"{request.method} {request.path} bytes"
+    pictures = "pictures" if pictures_of(request.body) else ""
+    return " ".join((request.path, str(request.stream), pictures, *sorted(request.body)))
 
 
 def _because(case: Case) -> str:
