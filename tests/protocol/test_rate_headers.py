@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvv.core import Exchange, Identity
+from kvv.core import Exchange, Identity, Role
 from kvv.protocol.rate_headers import rate_limit_wait_s, seconds_of
 
 
@@ -26,6 +26,8 @@ def test_a_reset_is_read_as_it_is_documented(text: str, seconds: float | None) -
     ],
 )
 def test_only_what_is_used_up_is_waited_for(headers: dict[str, str], seconds: float | None) -> None:
-    identity = Identity(case="c", sample=0, step=0, ask=0)
-    exchange = Exchange(identity=identity, attempt=1, started="", status=429, headers=tuple(headers.items()))
+    identity = Identity(case="c", sample=0, step=0, ask=0, purpose="probe")
+    exchange = Exchange(
+        identity=identity, attempt=1, role=Role.TARGET, started="", status=429, headers=tuple(headers.items())
+    )
     assert rate_limit_wait_s(exchange) == seconds
