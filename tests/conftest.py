@@ -24,6 +24,11 @@ settings.register_profile("kvv", deadline=None)
 settings.load_profile("kvv")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two more than cores: a third of the tests' time is waiting for pauses, time-outs and processes."""
+    return (os.cpu_count() or 1) + 2
+
+
 @dataclass(frozen=True)
 class Ran:
     """One call of the command line; ``folder`` is the newest run folder under --out, if any."""

@@ -16,7 +16,7 @@ from kvv.analysis.compare import tied
 from kvv.analysis.findings import broken, contract_words
 from kvv.analysis.pairs import PairResult, compare_pair, measures
 from kvv.analysis.report import SERVICE_COLUMNS, service_values
-from kvv.cases.suite import SuiteKind
+from kvv.cases.suite import Column, SuiteKind, declared, load_suite, suite_ids
 from kvv.core import Outcome
 from kvv.rendering.document import Document, Estimate, Section, Table, Value
 from kvv.rendering.escape import jsonable
@@ -27,35 +27,6 @@ from kvv.storage.run_summary import Side, SuiteResult
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A public set: of one suite's sets the one with this ``edition`` ("" where it has only one). ``whole``: its
-    questions, 0 where unknown.
-    """
-
-    suite: str
-    title: str
-    edition: str = ""
-    whole: int = 0
-
-    @property
-    def id(self) -> str:
-        return f"{self.suite}/{self.edition}" if self.edition else self.suite
-
-    def holds(self, result: SuiteResult) -> bool:
-        return (result.id, result.edition) == (self.suite, self.edition)
-
-
-#: the public leaderboard's columns in its order. Its "MMMU Pro Vision" is the config of ten options; its SWE figures
-#: are DeepSWE's
-PUBLIC = (
-    Column(suite="ocrbench", title="OCRBench", whole=1_000),
-    Column(suite="mmmu_pro", title="MMMU Pro", edition="standard (10 options)", whole=1_730),
-    Column(suite="beam", title="BEAM 1M", edition="1M", whole=700),
-    Column(suite="swebench", title="DeepSWE", edition="DeepSWE", whole=113),
-)
-#: titles of the others, in their order
-TITLES = {"mmmu_pro": "MMMU Pro", "beam": "BEAM", "swebench": "", "aime2025": "AIME 2025", "toolcall": "Tool-call F1"}
 #: a set drawn to less than this share is another question
 WHOLE = 0.98
 #: the preset whose rows may stand beside the public leaderboard
@@ -147,24 +118,34 @@ def _columns(results: Sequence[SuiteResult], *, every_public: bool) -> list[Colu
     found = {
         column.id: column for column in (_column(result) for result in results if result.kind is SuiteKind.BENCHMARK)
     }
-    public = [column for column in PUBLIC if every_public or column.id in found]
-    order = [*TITLES]
-    others = [column for column in found.values() if column not in PUBLIC]
-    return public + sorted(
-        others, key=lambda c: (order.index(c.suite) if c.suite in order else len(order), c.suite, c.edition)
-    )
+    every = public_columns()
+    public = [column for column in every if every_public or column.id in found]
+    others = [column for column in found.values() if column not in every]
+    return public + sorted(others, key=lambda c: (declared(c.suite).column_rank, c.suite, c.edition))
+
+
+def public_columns() -> list[Column]:
+    """The public leaderboard's columns in its order."""
+    suites = sorted(map(load_suite, suite_ids()), key=lambda suite: suite.column_rank)
+    return [column for suite in suites for column in suite.columns]
 
 
 def _column(result: SuiteResult) -> Column:
-    known = next((column for column in PUBLIC if column.holds(result)), None)
-    title = f"{TITLES.get(result.id, result.id)} {result.edition}".strip() or "SWE"
+    suite = declared(result.id)
+    known = next((column for column in suite.columns if _holds(column, result)), None)
+    name = result.id if suite.column_title is None else suite.column_title
+    title = result.edition if result.edition.startswith(name) and result.edition else f"{name} {result.edition}".strip()
     return known or Column(suite=result.id, edition=result.edition, title=title)
+
+
+def _holds(column: Column, result: SuiteResult) -> bool:
+    return (result.id, result.edition) == (column.suite, column.edition)
 
 
 def _result(entry: Entry, column: Column) -> SuiteResult | None:
     """The entry's result in this column."""
     result = entry.side.suites.get(column.suite)
-    return result if result is not None and column.holds(result) else None
+    return result if result is not None and _holds(column, result) else None
 
 
 def _newest(sides: Sequence[Side]) -> list[Side]:
@@ -190,7 +171,7 @@ def _why_not(side: Side) -> str:
     if len(side.upstreams) > 1:
         reasons.append(f"mixed-upstream: {len(side.upstreams)} answered behind one name")
     for result in side.suites.values():
-        column = next((column for column in PUBLIC if column.holds(result)), None)
+        column = next((column for column in declared(result.id).columns if _holds(column, result)), None)
         if column and not result.fixture and len(result.cases) < WHOLE * column.whole:
             reasons.append(f"{column.title}: {len(result.cases)} of {column.whole} questions")
     return "; ".join(reasons)

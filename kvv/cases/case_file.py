@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kvv.core import Area, Credential, Level
+from kvv.core import Area, Credential, Level, Surface
 
 Expect = Literal["answered", "refused", "either"]
 Switch = Literal["on", "off", "default"]
@@ -34,6 +34,8 @@ VIRTUAL_CLAIMS = frozenset(
         *("other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit", "key"),
     ]
 )
+#: claims that a profile lists by names of its own: ``schema_extra``, ``contracts``
+OPEN_CLAIMS = ("schema:", "contract:")
 #: keys of an ``each`` entry that are no variables
 ENTRY_FIELDS = frozenset(
     {
@@ -96,8 +98,8 @@ class CaseSpec(_Table):
     """One ``[[case]]``. It becomes one case per entry of ``each``, per thinking mode and per stream mode.
 
     ``each`` names a parameter set of the profile, or lists tables with an ``id`` and variables. ``level`` may name a
-    level of the profile (``reject``, ``type``); ``levels`` and ``skip`` are keyed by a surface, a glob of profile ids,
-    or ``profile-glob/surface``, and the first key that fits decides (a level can only be lowered). ``claims`` must all
+    level of the profile (``reject``, ``type``); ``levels`` and ``skip`` are keyed by a surface, a claim, ``not:claim``,
+    ``claim/surface``, or ``*``, and the first key that fits decides (a level can only be lowered). ``claims`` must all
     be claimed, else the case is SKIP.
 
     ``variants`` are asked together (``sequence``: one after the other) and ``compare``d; ``rounds`` are a script.
@@ -136,7 +138,6 @@ class CaseSpec(_Table):
     thinking: Literal["each", "default", "on", "off"] | None = None
     claims: tuple[str, ...] = ()
     surfaces: tuple[str, ...] = ()
-    profiles: tuple[str, ...] = ()
     skip: dict[str, str] = {}
     risk: bool = False
 
@@ -158,7 +159,6 @@ class CaseFile(_Table):
     stream: Literal["both", "on", "off", "mixed"] = "both"
     thinking: Literal["each", "default", "on", "off"] = "each"
     claims: tuple[str, ...] = ()
-    profiles: tuple[str, ...] = ()
     control: Variant | None = None
     afterwards: bool = False
     snippets: dict[str, Any] = {}
@@ -213,9 +213,9 @@ def _check_spec(spec: CaseSpec, file: CaseFile, where: str, names: Names) -> Non
     for table in tables:
         _known("check", table.checks, names.checks, where)
         _known("comparison", table.compare, names.comparisons, where)
-    _known(
-        "claim", (claim for claim in (*file.claims, *spec.claims) if not claim.startswith("schema:")), _claims(), where
-    )
+    keys = (key.partition("/")[0].removeprefix("not:") for key in (*spec.levels, *spec.skip))
+    named = (*file.claims, *spec.claims, *(key for key in keys if key != "*" and key not in {*Surface}))
+    _known("claim", (claim for claim in named if not claim.startswith(OPEN_CLAIMS)), _claims(), where)
     for entry in spec.each if isinstance(spec.each, tuple) else ():
         if not isinstance(entry.get("id"), str) or not re.fullmatch(r"[a-z0-9.-]+", entry["id"]):
             raise CaseFileError(f"{where}: an entry of each wants an id of a-z, 0-9, dots and hyphens")
@@ -250,7 +250,7 @@ def _check_rounds(spec: CaseSpec, where: str) -> None:
 def _claims() -> Collection[str]:
     from kvv.profiles.profile import Claims
 
-    return {*Claims.model_fields, *VIRTUAL_CLAIMS}
+    return {*Claims.model_fields, *VIRTUAL_CLAIMS} - {"contracts", "schema_extra"}
 
 
 def _known(what: str, found: Mapping[str, Any] | Iterator[str], known: Collection[str], where: str) -> None:

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
 from typing import Any, ClassVar
 
 from kvv.cases.answers import KeyEntry
 from kvv.cases.confirm_refusal import confirmed, is_refused, once_more
 from kvv.core import Answered, Area, Ask, Case, Dataset, Done, History, Level, Reply, Request, Stat, Step, Verdict
-from kvv.core.plugins import registered
+from kvv.core.plugins import SUITES, registered
 from kvv.core.usage_error import ConfigError
-from kvv.profiles.profile import Profile, ThinkMode
+from kvv.profiles.profile import Profile, Sampling
 from kvv.profiles.token_counts import Tokenizer
 from kvv.protocol.classify import unanswered
 
@@ -40,7 +41,7 @@ class Settings:
     stream: bool = True
     samples: int = 1
     thinking: bool | None = None
-    think_mode: ThinkMode | None = None
+    think_mode: str | None = None
     effort: str | None = None
     variant: str = ""
     expect_completion_tokens: int = 2_000
@@ -133,6 +134,24 @@ class Result:
     replies: Callable[[], Sequence[Reply]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A public set on the leaderboard: of one suite's sets the one with this ``edition`` ("" where it has only one).
+
+    ``whole``: its questions, 0 where unknown; ``key``: the column's name in published rows (``profiles/published``).
+    """
+
+    suite: str
+    title: str
+    edition: str = ""
+    whole: int = 0
+    key: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.suite}/{self.edition}" if self.edition else self.suite
+
+
 class Suite(ABC):
     """Base of every suite. ``version`` is the scorer's version: raise it when a verdict could change."""
 
@@ -153,6 +172,22 @@ class Suite(ABC):
     counted: ClassVar[str] = ""
     #: what the suite needs beside the endpoint: "judge", "sandbox"
     needs: ClassVar[tuple[str, ...]] = ()
+    #: its public sets on the leaderboard
+    columns: ClassVar[tuple[Column, ...]] = ()
+    #: what its other columns are called before the edition; None takes the id
+    column_title: ClassVar[str | None] = None
+    #: place among the leaderboard's columns, from the left
+    column_rank: ClassVar[int] = 100
+    #: the entry of a row's comparability that says which of several public sets was asked, "" where there is one
+    edition: ClassVar[str] = ""
+    #: what ``--preset kvv`` sends whatever the profile recommends; None for a suite that KVV does not have
+    kvv_sampling: ClassVar[Sampling | None] = None
+    #: where KVV sends a model something of its own: profile -> max_tokens
+    kvv_max_tokens: ClassVar[Mapping[str, int]] = {}
+    #: variance of one sample of one question, p(1-p)(1-rho), for forecasts where official runs do not show it
+    spread: ClassVar[float] = 0.8 * 0.2 * 0.5
+    #: scores lie between right and wrong
+    graded: ClassVar[bool] = False
 
     @abstractmethod
     def cases(self, context: Context) -> Sequence[Case]:
@@ -243,27 +278,11 @@ class SingleTurn(Suite):
         return Done(verdict=unanswered(case, first) or self.judge(case, first))
 
 
-#: folder name -> class name; the order is the order of the report
-BUILT_IN: Mapping[str, str] = {
-    "params": "ParamsSuite",
-    "streaming": "StreamingSuite",
-    "tools": "ToolsSuite",
-    "dynamic_tools": "DynamicToolsSuite",
-    "tool_choice": "ToolChoiceSuite",
-    "response_format": "ResponseFormatSuite",
-    "thinking": "ThinkingSuite",
-    "usage": "UsageSuite",
-    "vision": "VisionSuite",
-    "long_context": "LongContextSuite",
-    "errors": "ErrorsSuite",
-    "degradation": "DegradationSuite",
-    "ocrbench": "OcrBenchSuite",
-    "mmmu_pro": "MmmuProSuite",
-    "aime2025": "Aime2025Suite",
-    "toolcall": "ToolcallSuite",
-    "swebench": "SwebenchSuite",
-    "beam": "BeamSuite",
-}
+@cache
+def built_in() -> tuple[str, ...]:
+    """Ids of the suites that ship, in the order of the report: each folder's ``ORDER``. Imports no suite."""
+    names = [entry.name for entry in files("kvv.suites").iterdir() if entry.joinpath("suite.py").is_file()]
+    return tuple(sorted(names, key=lambda name: (int(import_module(f"kvv.suites.{name}").ORDER), name)))
 
 
 class SuiteError(ConfigError):
@@ -272,17 +291,31 @@ class SuiteError(ConfigError):
 
 def load_suite(name: str) -> Suite:
     """The suite with this id, built in or registered under the entry-point group ``kvv.suites``."""
-    if name in BUILT_IN:
-        suite_class = getattr(import_module(f"kvv.suites.{name}.suite"), BUILT_IN[name])
-        suite: Suite = suite_class()
-        return suite
+    if name in built_in():
+        return _shipped(name)()
     if name in (found := plugged()[0]):
         return found[name]()
     raise SuiteError(f"no suite {name!r}; known: {', '.join(suite_ids())}")
 
 
 def suite_ids() -> list[str]:
-    return [*BUILT_IN, *sorted(plugged()[0])]
+    return [*built_in(), *sorted(plugged()[0])]
+
+
+def declared(name: str) -> Suite | type[Suite]:
+    """The suite, or what every suite declares where it is not installed: stored results may name any."""
+    try:
+        return load_suite(name)
+    except SuiteError:
+        return Suite
+
+
+@cache
+def _shipped(name: str) -> type[Suite]:
+    """The class of this id in the folder's ``suite.py``."""
+    module = import_module(f"kvv.suites.{name}.suite")
+    classes = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Suite)]
+    return next(each for each in classes if getattr(each, "id", "") == name)
 
 
 @cache
@@ -291,14 +324,14 @@ def plugged() -> tuple[Mapping[str, Callable[[], Suite]], Sequence[str]]:
     without.
     """
     found: dict[str, Callable[[], Suite]] = {}
-    entries, broken = registered()
+    entries, broken = registered(SUITES)
     for entry in entries:
         try:
             make = entry.load()
             why = _unfit(entry.name, make())
         except (Exception, SystemExit) as error:  # noqa: BLE001 another package's code may raise anything
             why = f"{type(error).__name__}: {error}"
-        if not why and entry.name in {*BUILT_IN, *found}:
+        if not why and entry.name in {*built_in(), *found}:
             why = "there is another suite of this name"
         if why:
             broken.append(f"plug-in {entry.name!r} ({entry.value}): {why}")

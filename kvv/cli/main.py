@@ -16,7 +16,7 @@ from kvv import __version__
 from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_vendors_options
 from kvv.cli.options_compared import add_compared_verbs
 from kvv.cli.stdio import outlets
-from kvv.core.plugins import registered
+from kvv.core.plugins import IMPORTERS, PROFILES, SUITES, registered
 from kvv.core.usage_error import ConfigError
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
@@ -150,7 +150,7 @@ def build_parser() -> Parser:
     imported = verbs.add_parser(
         "import", help="recorded results of another tool become a run, re-scored under our rules"
     )
-    imported.add_argument("tool", choices=("k2vv", "mmmu-pro", "beam"))
+    imported.add_argument("tool", metavar="TOOL", help="k2vv, mmmu-pro, beam, or another package's importer")
     imported.add_argument("file", metavar="FILE")
     imported.add_argument("scores", nargs="?", metavar="SCORES", help="beam: the recorded judge's scores, JSONL")
     imported.add_argument("--requests", metavar="FILE", help="k2vv: the requests that were asked, JSONL")
@@ -261,14 +261,24 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _warn_of_plugins() -> None:
-    """One line for each plug-in that no command can use."""
-    if not any(registered()):
-        return
-    from kvv.cases.suite import plugged
-    from kvv.rendering.escape import plain
+    """One line for each plug-in that no command can use. Imports no more than the groups that are registered need."""
+    broken: list[str] = []
+    if any(registered(SUITES)):
+        from kvv.cases.suite import plugged
 
-    for broken in plugged()[1]:
-        print(plain(f"warning: skipped {' '.join(broken.split())[:300]}"), file=sys.stderr)
+        broken += plugged()[1]
+    if any(registered(PROFILES)):
+        from kvv.profiles.profile import plugged_profiles
+
+        broken += plugged_profiles()[1]
+    if any(registered(IMPORTERS)):
+        from kvv.storage.importers import plugged_importers
+
+        broken += plugged_importers()[1]
+    for line in broken:
+        from kvv.rendering.escape import plain
+
+        print(plain(f"warning: skipped {' '.join(line.split())[:300]}"), file=sys.stderr)
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
 def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is checked")
     group.add_argument(
-        "--profile", metavar="NAME", help="what the model promises (default: picked by the model's name)"
+        "--profile", metavar="NAME|FILE", help="what the model promises (default: picked by the model's name)"
     )
     group.add_argument(
         "--surface",
@@ -195,8 +195,8 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
 def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is sent")
     group.add_argument("--thinking", choices=("on", "off"), help="switch thinking on or off")
-    group.add_argument("--think-mode", choices=("none", "kimi", "opensource"), help="how the switch is sent")
-    group.add_argument("--effort", action="append", metavar="low|high|max", help="thinking effort")
+    group.add_argument("--think-mode", metavar="MODE", help="how the switch is sent: a mode of the profile, or none")
+    group.add_argument("--effort", action="append", metavar="NAME", help="thinking effort, one of the profile's")
     group.add_argument("--temperature", type=float)
     group.add_argument("--top-p", type=float)
     group.add_argument(

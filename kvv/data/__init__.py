@@ -7,7 +7,7 @@ of one line.
 from __future__ import annotations
 
 import os
-from importlib.resources import as_file, files
+from importlib.resources import as_file
 from pathlib import Path
 
 from kvv.core import Dataset
@@ -22,7 +22,16 @@ from kvv.data.copies import (
     where,
 )
 from kvv.data.rows import converted, rows_of
-from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec, names, questions_note
+from kvv.data.spec import (
+    DataError,
+    DatasetSpec,
+    canonical_sha256,
+    check_rows,
+    fixture_of,
+    load_spec,
+    names,
+    questions_note,
+)
 
 __all__ = [
     "DataError",
@@ -54,7 +63,7 @@ def load(
     if path is not None:
         return _from_path(Path(path).expanduser(), spec)
     if fixture:
-        return _from_fixture(spec)
+        return _from_fixture(name, spec)
     copy = copy_folder(name, variant)
     if manifest := read_manifest(copy):
         rows, _ = rows_of(copy, spec)
@@ -75,8 +84,8 @@ def _from_path(path: Path, spec: DatasetSpec) -> Dataset:
     return Dataset(rows=rows, origin=origin, revision=revision, sha256=digest)
 
 
-def _from_fixture(spec: DatasetSpec) -> Dataset:
-    with as_file(files("kvv.fixtures").joinpath(spec.fixture)) as path:
+def _from_fixture(name: str, spec: DatasetSpec) -> Dataset:
+    with as_file(fixture_of(name, spec)) as path:
         rows, _ = rows_of(path, spec)
     check_rows(rows, spec, f"fixtures/{spec.fixture}")
     digest = canonical_sha256(rows, spec.columns)

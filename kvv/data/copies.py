@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from kvv.data.beam import write_layout
 from kvv.data.cache import copy_folder
 from kvv.data.rows import converted, questions_digest, rows_of
-from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, load_spec
+from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, fixture_of, load_spec, shipped_names
 
 MANIFEST = "manifest.json"
 
@@ -241,6 +241,11 @@ def _file_problems(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     return problems
 
 
+def _shown(name: str, spec: DatasetSpec) -> str:
+    """Ours by its name in the package, another package's by its path."""
+    return f"kvv.fixtures/{spec.fixture}" if name in shipped_names() else str(fixture_of(name, spec))
+
+
 def where(name: str, variant: str = "") -> list[Place]:
     """In the order in which ``load`` looks: the copy in the cache, the hub; and the fixture, which is used only on
     request.
@@ -251,5 +256,6 @@ def where(name: str, variant: str = "") -> list[Place]:
     if spec.repo:
         endpoint = _origin(os.environ.get("HF_ENDPOINT") or "")
         places.append(Place(kind="hub", location=f"{spec.repo} at {spec.revision} ({endpoint})", present=None))
-    places.append(Place(kind="fixture", location=f"kvv.fixtures/{spec.fixture}", present=True))
+    if spec.fixture:
+        places.append(Place(kind="fixture", location=_shown(name, spec), present=True))
     return places

@@ -7,11 +7,13 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kvv.core import Picture
+from kvv.core.plugins import SUITES, folder_of, registered
 
 #: ``image`` is a ``Picture`` (rows hold no bytes); ``texts`` a list of strings, for which one bare string may stand; a
 #: trailing ``?`` allows null and absence
@@ -27,6 +29,9 @@ _PYTHON: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "image": (Picture,),
 }
+
+
+FILE = "dataset.toml"
 
 
 class DataError(ValueError):
@@ -67,7 +72,8 @@ class DatasetSpec(BaseModel):
 
     ``repo`` is the hub's id, empty where no hub has the set; ``files`` are the patterns ``kvv data pull`` fetches;
     ``sha256`` is over the canonical rows and pins the content whatever ``revision`` says; ``key`` is the column whose
-    values must be unique; ``fixture`` lies under ``fixtures/``; ``note`` tells how to get a set that no hub has.
+    values must be unique; ``fixture`` lies under ``fixtures/``, another
+    package's beside its ``dataset.toml``, and is "" where none ships; ``note`` tells how to get a set that no hub has.
 
     ``variants`` override single fields; ``variant`` is the one that was chosen, ``default_variant`` the one that is
     taken without a choice. ``aliases`` are other names of columns (other -> ours), as another copy of the set spells
@@ -90,7 +96,7 @@ class DatasetSpec(BaseModel):
     key: str | None = None
     licence: str
     source: str
-    fixture: str
+    fixture: str = ""
     note: str = ""
     layout: Literal["", "beam", "swebench"] = ""
     questions_sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
@@ -103,23 +109,40 @@ class DatasetSpec(BaseModel):
 
 
 def names() -> list[str]:
-    """Suites that ship a ``dataset.toml``, sorted."""
+    """Suites that have a ``dataset.toml``, sorted; another package's lies beside the module of its suite."""
+    plugged = [entry.name for entry in registered(SUITES)[0]]
     return sorted(
-        entry.name
-        for entry in files("kvv.suites").iterdir()
-        if entry.is_dir() and entry.joinpath("dataset.toml").is_file()
+        name for name in {*shipped_names(), *plugged} if (home := _home(name)) and home.joinpath(FILE).is_file()
     )
+
+
+def shipped_names() -> frozenset[str]:
+    """Folders of our own suites."""
+    return frozenset(entry.name for entry in files("kvv.suites").iterdir() if entry.is_dir())
+
+
+def _home(name: str) -> Traversable | None:
+    """The folder of a suite's ``dataset.toml``; a built-in suite goes before another package's of the same name."""
+    return files("kvv.suites").joinpath(name) if name in shipped_names() else folder_of(SUITES, name)
+
+
+def fixture_of(name: str, spec: DatasetSpec) -> Traversable:
+    """The small set that ships with the suite; DataError where none does."""
+    home = _home(name)
+    if not spec.fixture or home is None:
+        raise DataError(f"{name} ships no fixture; use --data {name}=PATH")
+    return (files("kvv.fixtures") if name in shipped_names() else home).joinpath(spec.fixture)
 
 
 def load_spec(name: str, variant: str = "") -> DatasetSpec:
     """The data set ``name``, its variants laid over it; DataError for an unknown one."""
-    if name not in names():
+    home = _home(name) if name in names() else None
+    if home is None:
         raise DataError(f"no data set {name!r}; known: {', '.join(names())}")
-    text = files("kvv.suites").joinpath(name, "dataset.toml").read_text("utf-8")
     try:
-        spec = DatasetSpec.model_validate(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise DataError(f"suites/{name}/dataset.toml: {one_line(error)}") from error
+        spec = DatasetSpec.model_validate(tomllib.loads(home.joinpath(FILE).read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise DataError(f"{name}/{FILE}: {one_line(error)}") from error
     chosen = variant or spec.default_variant
     if not chosen:
         return spec

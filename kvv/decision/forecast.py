@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kvv.cases.suite import ReferenceRun
+from kvv.cases.suite import ReferenceRun, declared
 from kvv.decision.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores
 from kvv.decision.f1 import NULL_RESOLUTION
 from kvv.profiles.policy import Benchmark, Mode, Policy
@@ -29,18 +29,6 @@ from kvv.stats.special import ndtr
 #: official-against-official F1 scatters by about a point at 2,000 prompts (statistics.md section 6: 0.7 to 1.0;
 #: simulated where a model is in two minds about many prompts: 1.1), by the root of n elsewhere
 F1_SD, F1_SD_PROMPTS = 0.011, 2_000
-#: the variance of one sample of one question where official runs do not show it: p(1-p)(1-rho), as in
-#: fixtures/policies/release.toml
-ASSUMED_SPREAD: Mapping[str, float] = {
-    "ocrbench": 0.89 * 0.11 * 0.09,
-    "mmmu_pro": 0.82 * 0.18 * 0.2,
-    "swebench": 0.65 * 0.35 * 0.2,
-    "beam": 0.4**2 * 0.2,
-    "aime2025": 0.0094**2 * 30 * 32,
-}
-OTHER_SPREAD = 0.8 * 0.2 * 0.5
-#: suites whose scores lie between right and wrong
-GRADED = frozenset({"beam"})
 #: standard errors beyond which a margin is as good as certain
 FAR = 40.0
 
@@ -218,8 +206,8 @@ def expected_design(
     repeated = [score.variance * score.n for score in found if score.n > 1]
     k_reference = sum(score.n for score in found) / len(found) if found else samples
     # that no two official runs ever differed is no proof that they never do
-    spread = max(sum(repeated), 0.5) / len(repeated) if repeated else ASSUMED_SPREAD.get(suite, OTHER_SPREAD)
-    graded = suite in GRADED or not all(score.binary for score in found)
+    spread = max(sum(repeated), 0.5) / len(repeated) if repeated else declared(suite).spread
+    graded = declared(suite).graded or not all(score.binary for score in found)
     single = samples == 1 and k_reference == 1 and not graded
     design = Design(
         n=cases, sigma2=spread, k_vendor=samples, k_reference=k_reference, clusters=0 if single else clusters

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvv.cases.answers import KeyEntry
 from kvv.cases.suite import load_suite, suite_ids
-from kvv.data import DataError
+from kvv.data import DataError, load_spec
 from kvv.data import load as load_data
 from kvv.data.pictures import sent_digest
 from kvv.planning.config import ConfigError
@@ -56,10 +56,12 @@ def keyed_suites(paths: Mapping[str, str]) -> Sequence[KeyEntry]:
     entries: list[KeyEntry] = []
     for name in suite_ids():
         suite = load_suite(name)
-        if suite.dataset is None:
-            continue
         path = paths.get(name)
+        if suite.dataset is None or (path is None and suite.dataset_optional):
+            continue
         try:
+            if path is None and not load_spec(suite.dataset).fixture:
+                continue
             entries += suite.answer_key(load_data(suite.dataset, path=path, fixture=path is None))
         except DataError as error:
             raise ConfigError(f"--data {name}: {error}") from error

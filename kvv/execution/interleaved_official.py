@@ -18,7 +18,7 @@ from kvv.decision.upstreams import mixed
 from kvv.execution.preparation import prepare
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.run_plan import Job
-from kvv.profiles.profile import pick_profile
+from kvv.profiles.profile import another_model
 from kvv.storage.references import per_case
 from kvv.storage.snapshot import PlannedVerdicts
 from kvv.storage.store import Store
@@ -54,8 +54,7 @@ def reference_job(job: Job) -> Job | None:
         return None
     read = {item.suite.dataset: item.context.dataset for item in job.plan.suites if item.context.dataset is not None}
     official = prepare(_config(config, job, benchmarks), load=lambda name, **how: read[name])
-    theirs, reason = pick_profile(official.model)
-    if theirs not in (job.profile.id, pick_profile("")[0]):
+    if reason := another_model(official.model, job.model, job.profile):
         raise ConfigError(
             f"--reference-model: {official.model!r:.60} is another model ({reason}), this run is of profile"
             f" {job.profile.id}"

@@ -30,7 +30,7 @@ from kvv.planning.plan import (
 )
 from kvv.planning.run_plan import Job
 from kvv.profiles.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
-from kvv.profiles.profile import Prices, Profile, ProfileError, load_profile, pick_profile
+from kvv.profiles.profile import Prices, Profile, ProfileError, another_model, find_profile, load_profile, pick_profile
 from kvv.profiles.token_counts import Bpe, HubTokenizer, Tokenizer
 from kvv.protocol.classify import LIVENESS
 from kvv.sandbox import SandboxError, Workspace, choose
@@ -176,9 +176,17 @@ def generator_for(seed: int, suite: str) -> np.random.Generator:
 def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
     name, reason = (config.profile, "asked for") if config.profile else pick_profile(model)
     try:
-        return load_profile(name, config.surface), reason
+        profile = find_profile(name, config.surface)
     except ProfileError as error:
         raise ConfigError(f"--profile: {error}") from error
+    thinking = profile.thinking
+    asked = [("--think-mode", config.think_mode, thinking.mode_names)] if config.think_mode else []
+    asked += [("--effort", effort, thinking.efforts) for effort in config.effort]
+    for option, value, known in asked:
+        if value not in known:
+            listed = ", ".join(known) or "none"
+            raise ConfigError(f"{option}: the profile {profile.id} does not list {value!r:.60}; it lists: {listed}")
+    return profile, reason
 
 
 def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
@@ -355,10 +363,16 @@ def _planned(
     """``references`` is by file name; ``recorded``: the answers are at hand, and nobody knows how they were asked
     for.
     """
-    if dataset is not None and suite.kind is SuiteKind.BENCHMARK:
+    if suite.kind is SuiteKind.BENCHMARK:
         for name, found in references.items():
             _check_alike(
-                name, found.header, suite, profile, dataset, None if recorded else settings_for(config, profile, suite)
+                name,
+                found.header,
+                suite,
+                model,
+                profile,
+                dataset,
+                None if recorded else settings_for(config, profile, suite),
             )
     context = Context(
         model=model,
@@ -422,10 +436,10 @@ def _references(
     """The runs of --reference; on shipped data without one, the official results that ship with it. ``beside``: the
     official endpoint is asked.
     """
-    if suite.kind is not SuiteKind.BENCHMARK or dataset is None:
+    if suite.kind is not SuiteKind.BENCHMARK:
         return ()
     runs = [found.runs[suite.id] for found in references.values() if suite.id in found.runs]
-    if runs or beside or not dataset.fixture:
+    if runs or beside or dataset is None or not dataset.fixture:
         return runs
     with as_file(files("kvv.fixtures").joinpath("references", "fixture", f"{suite.id}.jsonl")) as path:
         shipped = _reference_file(path).runs.get(suite.id) if path.is_file() else None
@@ -440,11 +454,16 @@ def _reference_file(path: Path) -> ReferenceFile:
 
 
 def _check_alike(
-    name: str, header: Header, suite: Suite, profile: Profile, dataset: Dataset, settings: Settings | None
+    name: str,
+    header: Header,
+    suite: Suite,
+    model: str,
+    profile: Profile,
+    dataset: Dataset | None,
+    settings: Settings | None,
 ) -> None:
     """A reference of another model or other data, or one that was asked in another way, says nothing of this run."""
-    theirs, reason = pick_profile(header.model)
-    if theirs not in (profile.id, pick_profile("")[0]):
+    if reason := another_model(header.model, model, profile):
         raise ConfigError(
             f"--reference: {name} is of the model {header.model!r:.60} ({reason}), this run of profile {profile.id}"
         )
@@ -454,7 +473,7 @@ def _check_alike(
     if otherwise:
         raise ConfigError(f"--reference: {name} was asked {suite.id} in another way: {otherwise}")
     digest = header.data_sha256.get(suite.id, "")
-    if digest and dataset.sha256 and digest != dataset.sha256:
+    if digest and dataset and dataset.sha256 and digest != dataset.sha256:
         raise ConfigError(
             f"--reference: {name} was asked other data of {suite.id} (sha256 {digest[:12]} there, {dataset.sha256[:12]}"
             " here)"

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvv.core import Case, Finding, Outcome, Role, Surface, Verdict
+from kvv.core import Case, Finding, Outcome, Role, Verdict
 from kvv.execution.scheduling.stepping import judge_replies
 from kvv.execution.workers import Workers
-from kvv.profiles.profile import load_profile
 from kvv.protocol.classify import counted
 from kvv.protocol.reader import reread
 from kvv.protocol.rules import rules_for
-from kvv.storage.run_metadata import RecordedSuite, policy_of, recorded_suites
+from kvv.storage.run_metadata import RecordedSuite, policy_of, profile_of, recorded_suites
 from kvv.storage.store import Store
 
 #: samples judged at once
@@ -68,7 +67,7 @@ def reread_wire(store: Store) -> Reread:
     ones.
     """
     meta = store.meta()
-    profile, moonshot_stream = load_profile(meta["profile"], Surface(meta["surface"])), policy_of(meta).moonshot_stream
+    profile, moonshot_stream = profile_of(meta), policy_of(meta).moonshot_stream
     judged = without_frames = 0
     changed: dict[int, tuple[Finding, ...]] = {}
     for stored in store.exchanges():

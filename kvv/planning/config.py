@@ -245,8 +245,8 @@ class RunConfig(BaseModel):
     shard: Annotated[str, AfterValidator(_shard)] | None = None
 
     thinking: Literal["on", "off"] | None = None
-    think_mode: Literal["none", "kimi", "opensource"] | None = None
-    effort: Annotated[tuple[Literal["low", "high", "max"], ...], BeforeValidator(_list)] = ()
+    think_mode: str | None = None
+    effort: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
     temperature: Finite | None = None
     top_p: Finite | None = None
     max_tokens: Annotated[dict[str, Count], BeforeValidator(_max_tokens)] = {}

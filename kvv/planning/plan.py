@@ -26,39 +26,6 @@ CONTRACT_COMPLETION_TOKENS = 64
 #: what a judge's call uses beside the answer it is shown, for estimates only
 JUDGE_PROMPT_TOKENS, JUDGE_COMPLETION_TOKENS = 400, 300
 
-#: KVV's published parameters; `--preset kvv` sends these whatever the profile's own recommendation is
-KVV_SAMPLING: Mapping[str, Sampling] = {
-    "aime2025": Sampling(
-        temperature=1.0,
-        temperature_off=0.6,
-        top_p=0.95,
-        max_tokens=98_304,
-        samples={"smoke": 32, "nightly": 32, "full": 32},
-        expect_completion_tokens=25_000,
-    ),
-    "beam": Sampling(
-        temperature=1.0,
-        temperature_off=0.6,
-        top_p=0.95,
-        max_tokens=32_768,
-        stream=False,
-        expect_completion_tokens=2_000,
-    ),
-    "toolcall": Sampling(
-        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800
-    ),
-    "ocrbench": Sampling(
-        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=16_384, expect_completion_tokens=1_500
-    ),
-    "mmmu_pro": Sampling(
-        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=65_536, expect_completion_tokens=8_000
-    ),
-}
-
-
-#: where KVV sends a model something of its own: (suite, profile) -> max_tokens
-KVV_MAX_TOKENS: Mapping[tuple[str, str], int] = {("mmmu_pro", "kimi-k3"): 98_304}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSuite:
@@ -164,7 +131,7 @@ def tier_of(config: RunConfig) -> str:
 def settings_for(config: RunConfig, profile: Profile, suite: Suite) -> Settings:
     """Profile, preset, tier and flags laid over each other for one suite."""
     tier = tier_of(config)
-    sampling = kvv_sampling(suite.id, profile.id) if config.preset == "kvv" else None
+    sampling = kvv_sampling(suite, profile.id) if config.preset == "kvv" else None
     sampling = sampling or profile.sampling_for(suite.id)
     thinking = {"on": True, "off": False, None: None}[config.thinking]
     effort = config.effort[0] if config.effort else None
@@ -190,9 +157,9 @@ def settings_for(config: RunConfig, profile: Profile, suite: Suite) -> Settings:
     )
 
 
-def kvv_sampling(suite: str, profile: str) -> Sampling | None:
+def kvv_sampling(suite: Suite, profile: str) -> Sampling | None:
     """KVV's own parameters for a suite and a model; None for a suite that KVV does not have."""
-    sampling, own = KVV_SAMPLING.get(suite), KVV_MAX_TOKENS.get((suite, profile))
+    sampling, own = suite.kvv_sampling, suite.kvv_max_tokens.get(profile)
     return sampling if sampling is None or own is None else sampling.model_copy(update={"max_tokens": own})
 
 

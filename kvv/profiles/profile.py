@@ -1,7 +1,8 @@
 """What a model promises on a surface: parameters, thinking switches, markers, token overheads, sampling, default
 suites.
 
-Profiles are TOML files in ``fixtures/profiles``. A file describes the surface ``vendor``; tables under
+Profiles are TOML files: those that ship in ``models/``, those of other packages (entry-point group ``kvv.profiles``:
+``NAME.toml`` beside the module), and files of the user's own. A file describes the surface ``vendor``; tables under
 ``[surface.engine]`` or ``[surface.official]`` override it there. Facts come from the model's published
 contract; each file names its source.
 """
@@ -13,13 +14,18 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kvv.core import Level, Surface
+from kvv.core.plugins import PROFILES, folder_of, registered
 
-ThinkMode = Literal["none", "kimi", "opensource"]
+#: the mode that sends no switch
+NO_SWITCH = "none"
+#: stands in a body for the effort's own name
+EFFORT = "@effort"
 
 
 class _Table(BaseModel):
@@ -34,19 +40,61 @@ class Prices(_Table):
     output: float
 
 
+class ThinkForm(_Table):
+    """Request fields that switch thinking, as one mode sends them.
+
+    ``effort`` has the fields that switch it on at an effort, by the effort's name; ``*`` is for all others, and the
+    string ``@effort`` in it stands for the name. Without an entry ``on`` is sent.
+    """
+
+    on: Mapping[str, Any] = Field(default_factory=dict)
+    off: Mapping[str, Any] = Field(default_factory=dict)
+    effort: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
+
+    def body(self, *, on: bool, effort: str | None) -> dict[str, Any]:
+        """The fields to send; nested values are shared with the profile."""
+        if not on:
+            return dict(self.off)
+        form = self.effort.get(effort, self.effort.get("*")) if effort else None
+        return dict(self.on) if form is None else {name: _named(value, effort) for name, value in form.items()}
+
+
+def _named(value: Any, effort: str | None) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _named(item, effort) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_named(item, effort) for item in value]
+    return effort if value == EFFORT else value
+
+
 class Thinking(_Table):
-    """``mode`` is how the switch is sent: kimi (``thinking`` object), opensource (``chat_template_kwargs``), none."""
+    """``mode`` names the form in which the switch is sent, one of ``modes``, or ``none``. ``efforts`` is what
+    ``--effort`` may name, lowest first; ``keep``: reasoning of earlier turns reaches the model.
+    """
 
     supported: bool = False
     default: bool = False
     can_disable: bool = False
-    mode: ThinkMode = "none"
+    mode: str = NO_SWITCH
+    modes: Mapping[str, ThinkForm] = Field(default_factory=dict)
     efforts: tuple[str, ...] = ()
     default_effort: str | None = None
     keep: bool = False
-    kwargs_switch: str = "thinking"
     fields: tuple[str, ...] = ("reasoning_content", "reasoning")
     inline: bool = False
+
+    @model_validator(mode="after")
+    def _named_ones_exist(self) -> Thinking:
+        if self.mode not in self.mode_names:
+            raise ValueError(f"mode {self.mode!r} is not among the modes: {', '.join(self.mode_names)}")
+        if self.default_effort is not None and self.default_effort not in self.efforts:
+            raise ValueError(f"default_effort {self.default_effort!r} is not among the efforts")
+        return self
+
+    @property
+    def mode_names(self) -> tuple[str, ...]:
+        """What ``--think-mode`` may name."""
+        return (NO_SWITCH, *self.modes)
 
 
 class Markers(_Table):
@@ -127,7 +175,13 @@ class Sampling(_Table):
 
 
 class Claims(_Table):
-    """Features the model claims; what is not claimed is SKIP, never FAIL."""
+    """Features the model claims; what is not claimed is SKIP, never FAIL.
+
+    ``context_window``: its size is known; ``error_object``: errors are ``{"error": {...}}``; ``error_type``: with a
+    documented ``type``; ``default_temperature``: a request without one is sampled at the documented value.
+    ``contracts`` are published contracts that hold as a whole: ``openai`` (the OpenAI API), ``moonshot`` (Moonshot's
+    platform), ``kimi-k3`` (what is published of K3 alone), ``k3-token-counts``, ``k2-tool-ids``.
+    """
 
     tools: bool = True
     required: bool = True
@@ -140,6 +194,11 @@ class Claims(_Table):
     logprobs: bool = False
     n: bool = False
     partial: bool = False
+    context_window: bool = True
+    error_object: bool = True
+    error_type: bool = False
+    default_temperature: bool = False
+    contracts: tuple[str, ...] = ()
     schema_extra: tuple[str, ...] = ()
 
 
@@ -164,53 +223,99 @@ class Profile(_Table):
         """The suite's own table over the table ``default``."""
         return self.sampling.get(suite) or self.sampling.get("default") or Sampling()
 
-    def thinking_body(self, *, on: bool | None, effort: str | None, mode: ThinkMode | None = None) -> dict[str, Any]:
-        """Request fields that switch thinking. ``on`` None leaves the switch to the endpoint's default.
-
-        The two forms are those KVV sends: a ``thinking`` object (type, keep, effort), or
-        ``chat_template_kwargs`` (thinking, preserve_thinking, thinking_effort). Its table has keep beside an effort
-        only: without one the endpoint's own defaults hold, which are to keep all, at effort max (contract 2.2).
+    def thinking_body(self, *, on: bool | None, effort: str | None, mode: str | None = None) -> dict[str, Any]:
+        """Request fields that switch thinking. ``on`` None leaves the switch to the endpoint's default; ProfileError
+        for a mode that the profile does not list.
         """
         mode = self.thinking.mode if mode is None else mode
-        if on is None or mode == "none" or not self.thinking.supported:
+        if on is None or mode == NO_SWITCH or not self.thinking.supported:
             return {}
-        if mode == "kimi":
-            if not on:
-                return {"thinking": {"type": "disabled"}}
-            thinking: dict[str, Any] = {"type": "enabled"}
-            if self.thinking.keep and effort:
-                thinking["keep"] = "all"
-            if effort:
-                thinking["effort"] = effort
-            return {"thinking": thinking}
-        kwargs: dict[str, Any] = {self.thinking.kwargs_switch: on}
-        if on and self.thinking.keep and effort:
-            kwargs["preserve_thinking"] = True
-        if on and effort:
-            kwargs["thinking_effort"] = effort
-        return {"chat_template_kwargs": kwargs}
+        if mode not in self.thinking.modes:
+            raise ProfileError(f"the profile {self.id} has no think mode {mode!r:.60}")
+        return self.thinking.modes[mode].body(on=on, effort=effort)
 
 
 class ProfileError(ValueError):
     """A profile that does not exist or does not parse; the message is one line."""
 
 
-def profile_ids() -> list[str]:
-    """Ids of the shipped profiles, sorted."""
+def shipped_profiles() -> list[str]:
+    """Ids of our own profiles, sorted."""
     return sorted(
         entry.name[:-5] for entry in files("kvv.profiles").joinpath("models").iterdir() if entry.name.endswith(".toml")
     )
 
 
+def profile_ids() -> list[str]:
+    """Ids of the shipped profiles and of those of other packages, sorted."""
+    return sorted([*shipped_profiles(), *plugged_profiles()[0]])
+
+
+@cache
+def plugged_profiles() -> tuple[Mapping[str, str], list[str]]:
+    """Other packages' profiles, id -> TOML text; and one line for each that cannot be used."""
+    found: dict[str, str] = {}
+    entries, broken = registered(PROFILES)
+    for entry in entries:
+        try:
+            if entry.name in {*shipped_profiles(), *found}:
+                raise ProfileError("there is another profile of this name")
+            folder = folder_of(PROFILES, entry.name)
+            if folder is None:
+                raise ProfileError("its module cannot be found")
+            text = (folder / f"{entry.name}.toml").read_text("utf-8")
+            parse_profile(text, f"{entry.name}.toml", entry.name)
+        except (ProfileError, OSError, UnicodeDecodeError) as error:
+            broken.append(f"profile {entry.name!r} ({entry.value}): {error}")
+        else:
+            found[entry.name] = text
+    return found, broken
+
+
 @cache
 def load_profile(name: str, surface: Surface = Surface.VENDOR) -> Profile:
-    """The shipped profile ``name`` on ``surface``."""
-    if name not in profile_ids():
+    """The profile with this id on ``surface``, shipped or another package's."""
+    if name in shipped_profiles():
+        text = files("kvv.profiles").joinpath("models", f"{name}.toml").read_text("utf-8")
+    elif name in plugged_profiles()[0]:
+        text = plugged_profiles()[0][name]
+    else:
         raise ProfileError(f"no profile {name!r}; known: {', '.join(profile_ids())}")
-    table = tomllib.loads(files("kvv.profiles").joinpath("models", f"{name}.toml").read_text("utf-8"))
-    overrides = table.pop("surface", {})
-    merged = _merge(table, overrides.get(surface.value, {}))
-    return Profile.model_validate({**merged, "id": name, "surface": surface})
+    return parse_profile(text, f"{name}.toml", name, surface)
+
+
+def find_profile(name: str, surface: Surface = Surface.VENDOR) -> Profile:
+    """A profile by its id, or a file by its path (its id is the file's name without ``.toml``)."""
+    if name in profile_ids():
+        return load_profile(name, surface)
+    path = Path(name)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError, ValueError):
+        raise ProfileError(f"{name!r:.200} is no file and no profile; known: {', '.join(profile_ids())}") from None
+    profile_id = re.sub(r"[^a-z0-9._-]+", "-", path.name.removesuffix(".toml").lower()).strip("-.") or "profile"
+    if profile_id in profile_ids():
+        raise ProfileError(f"{name!r:.200} has the name of the known profile {profile_id}; rename the file")
+    return parse_profile(text, path.name, profile_id, surface)
+
+
+def parse_profile(text: str, origin: str, profile_id: str, surface: Surface = Surface.VENDOR) -> Profile:
+    """A profile from TOML text; ``origin`` is the file's name for the error. ProfileError names the key."""
+    try:
+        table = tomllib.loads(text)
+        overrides = table.pop("surface", {})
+        own = overrides.get(surface.value, {}) if isinstance(overrides, dict) else None
+        if not isinstance(own, dict):
+            raise ProfileError(f"{origin}: surface: must hold tables")
+        if unknown := set(overrides) - {each.value for each in Surface}:
+            raise ProfileError(f"{origin}: surface: unknown surface {sorted(unknown)[0]!r:.60}")
+        return Profile.model_validate({**_merge(table, own), "id": profile_id, "surface": surface})
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{origin}: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "profile"
+        raise ProfileError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,3 +342,15 @@ def pick_profile(model: str) -> tuple[str, str]:
     if prefix:
         return best, f"the model's name begins with {prefix!r}"
     return best, f"no profile knows the model {model!r}: only what the OpenAI API promises is checked"
+
+
+def another_model(theirs: str, model: str, profile: Profile) -> str:
+    """Why official results of ``theirs`` are no measure for ``model`` under ``profile``; "" where they may be one.
+
+    A name that no profile knows may be the same model under a vendor's own name; a profile from a file is not known by
+    any name, so that the names must be equal.
+    """
+    picked, reason = pick_profile(theirs)
+    from_file = profile.id not in profile_ids()
+    fits = picked in (profile.id, pick_profile("")[0]) or (from_file and theirs == model)
+    return "" if fits else reason

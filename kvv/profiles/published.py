@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import tomllib
 from importlib.resources import files
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,10 +25,12 @@ class Mean(_Table):
 
 
 class Row(_Table):
-    """A vendor's row of the public leaderboard; ``values`` from 0 to 1 by the leaderboard's own column."""
+    """A vendor's row of the public leaderboard; ``values`` from 0 to 1 by the column's ``key``, which the suite
+    declares.
+    """
 
     vendor: str
-    values: dict[Literal["ocrbench", "mmmu_pro", "beam", "deepswe"], Annotated[float, Field(ge=0, le=1)]]
+    values: dict[str, Annotated[float, Field(ge=0, le=1)]]
 
 
 class Published(_Table):

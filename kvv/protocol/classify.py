@@ -76,6 +76,11 @@ class Assessment:
     detail: str = ""
 
     @property
+    def pace(self) -> bool:
+        """429, and 503 with Retry-After: the endpoint's speed, no failed attempt."""
+        return self.reason == "http-429" or (self.reason == "http-503" and self.retry_after_s is not None)
+
+    @property
     def spoken(self) -> bool:
         """A completion or a refusal: whoever answered had read the request."""
         return self.standing in (Standing.ANSWERED, Standing.REFUSED)

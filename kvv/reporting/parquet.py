@@ -14,11 +14,16 @@ def render(view: RunView) -> dict[str, bytes]:
     """File name -> content, of every table, the empty ones included. Texts are as they came: bounded, and never a
     formula to any reader.
     """
+    return {f"{name}.parquet": frame.to_parquet(None, index=False) for name, frame in frames(view).items()}
+
+
+def frames(view: RunView) -> dict[str, pd.DataFrame]:
+    """The same tables as data frames, by name: suites, gates, checks, findings."""
     found = tables(view)
-    return {f"{name}.parquet": _file(found[name]) for name in TABLES}
+    return {name: _frame(found[name]) for name in TABLES}
 
 
-def _file(rows: list[dict[str, Any]]) -> bytes:
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=list(dict.fromkeys(column for row in rows for column in row)) or ["run_id"])
     for column in frame.columns:
         # a column has one type: suites put what they like into their comparability
@@ -28,4 +33,4 @@ def _file(rows: list[dict[str, Any]]) -> bytes:
         }
         if len(kinds) > 1:
             frame[column] = [None if pd.isna(value) else str(value) for value in frame[column]]
-    return frame.to_parquet(None, index=False)
+    return frame

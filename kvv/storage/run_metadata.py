@@ -20,7 +20,7 @@ from kvv.planning.plan import PlannedSuite
 from kvv.planning.published_means import published_means
 from kvv.planning.run_plan import Job
 from kvv.profiles.policy import Policy
-from kvv.profiles.profile import load_profile
+from kvv.profiles.profile import Profile, load_profile, shipped_profiles
 from kvv.protocol.redaction.redactor import redact_url
 from kvv.storage.run_folder import vendor_of
 from kvv.storage.seal import RECORD, seal
@@ -48,6 +48,8 @@ def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
         "vendor": vendor_of(config.base_url),
         "model": job.model,
         "profile": job.profile.id,
+        # a profile that does not ship may be gone when the run is judged again
+        "profile_table": None if job.profile.id in shipped_profiles() else job.profile.model_dump(mode="json"),
         "profile_reason": job.profile_reason,
         "surface": job.profile.surface.value,
         "tier": config.tier or ("smoke" if config.base_url else "full"),
@@ -108,6 +110,7 @@ class _RunRecord(BaseModel):
     kvv_version: str
     started: _Moment
     finished: _Moment | None = None
+    profile_table: Profile | None = None
     seed: StrictInt
     base_url: str
     vendor: str
@@ -183,9 +186,15 @@ class RecordedSuite:
     context: Context
 
 
+def profile_of(meta: Mapping[str, Any]) -> Profile:
+    """The run's profile on its surface: as the run kept it, else the shipped one."""
+    kept = meta.get("profile_table")
+    return Profile.model_validate(kept) if kept else load_profile(meta["profile"], Surface(meta["surface"]))
+
+
 def recorded_suites(meta: Mapping[str, Any]) -> list[RecordedSuite]:
     """The run's suites with their contexts, without data rows."""
-    profile = load_profile(meta["profile"], Surface(meta["surface"]))
+    profile = profile_of(meta)
     return [
         RecordedSuite(
             suite=load_suite(entry["id"]),

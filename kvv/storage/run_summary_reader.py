@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kvv.cases.suite import ReferenceRun, SuiteKind
+from kvv.cases.suite import ReferenceRun, SuiteKind, declared
 from kvv.core import Case, Outcome, Role, Verdict
 from kvv.decision.decide import binding_levels
 from kvv.planning.config import ConfigError
 from kvv.planning.interim_plan import stopped_suites
-from kvv.protocol.classify import is_probe
 from kvv.storage.run_folder import STORE, find_run, vendor_stored
 from kvv.storage.run_metadata import check_meta, recorded_suites
 from kvv.storage.run_summary import CaseResult, Row, RuleResult, SampleResult, Service, Side, SuiteResult
 from kvv.storage.service import mean, median, share
-from kvv.storage.snapshot import PlannedVerdicts, build_view, crash_rate, evidence_exchange, raw_answer
+from kvv.storage.snapshot import PlannedVerdicts, build_view, crash_rate, raw_answer, telling_exchange
 from kvv.storage.store import Store, StoredExchange, StoreError, TimingSample
 from kvv.storage.view import RunView
 
@@ -28,8 +27,6 @@ PROVIDER = "provider"
 ANSWER_TEXT = 1_500
 #: characters kept of what a rule says
 MESSAGE = 300
-#: where a suite with several public sets says which one was asked
-EDITIONS = {"beam": "size", "mmmu_pro": "config", "swebench": "benchmark"}
 
 
 @contextmanager
@@ -156,7 +153,7 @@ def _failures(view: RunView, suite: str) -> str:
 
 def _edition(view: RunView, suite: str) -> str:
     said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
-    return str(said.get(EDITIONS.get(suite, "")) or "")
+    return str(said.get(declared(suite).edition) or "")
 
 
 def _rows(view: RunView, suite: str) -> tuple[Row, ...]:
@@ -251,11 +248,7 @@ def answer_text(store: Store, case: str, sample: int) -> str:
     stored.
     """
     verdict = store.verdict(case, sample)
-    stored = evidence_exchange(store, verdict) if verdict is not None else None
-    if stored is None:
-        for one in store.exchanges(case, sample):
-            if one.exchange.role is Role.TARGET and (stored is None or not is_probe(one.exchange.identity.purpose)):
-                stored = one
+    stored = telling_exchange(store, verdict) if verdict is not None else None
     return "" if stored is None else _said(stored)[:ANSWER_TEXT]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kvv.cases.contract.crashes import CrashRate
 from kvv.cases.suite import SuiteKind, load_suite
-from kvv.core import Area, Case, FaultKind, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.core import Area, Case, FaultKind, FindingKind, Level, Outcome, ReferenceValue, Role, Stat, Verdict
 from kvv.decision import (
     Answer,
     Collector,
@@ -33,7 +33,7 @@ from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
 from kvv.decision.interleaved_reference import Beside
 from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import recorded_looks, stopped_suites
-from kvv.protocol.classify import Standing
+from kvv.protocol.classify import Standing, is_probe
 from kvv.storage.curl import curl_line
 from kvv.storage.run_metadata import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
@@ -362,8 +362,9 @@ def _with_bytes(store: Store, meta: Mapping[str, Any], rows: Iterable[CheckRow])
             yield row
 
 
-def shown(store: Store, meta: Mapping[str, Any], row: CheckRow) -> CheckRow:
-    stored = evidence_exchange(store, row.verdict)
+def shown(store: Store, meta: Mapping[str, Any], row: CheckRow, stored: StoredExchange | None = None) -> CheckRow:
+    """The row with request, answer and curl line of ``stored``, else of the exchange that its verdict points at."""
+    stored = stored or evidence_exchange(store, row.verdict)
     if stored is None:
         return row
     return replace(
@@ -385,6 +386,16 @@ def evidence_exchange(store: Store, verdict: Verdict) -> StoredExchange | None:
         if stored.exchange.identity.key == wanted:
             found = stored
     return found
+
+
+def telling_exchange(store: Store, verdict: Verdict) -> StoredExchange | None:
+    """The exchange that the verdict points at, else the last one of the sample that asked the case's own question."""
+    stored = evidence_exchange(store, verdict)
+    if stored is None:
+        for one in store.exchanges(verdict.case, verdict.sample):
+            if one.exchange.role is Role.TARGET and (stored is None or not is_probe(one.exchange.identity.purpose)):
+                stored = one
+    return stored
 
 
 def raw_answer(stored: StoredExchange) -> str:

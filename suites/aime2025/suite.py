@@ -13,6 +13,7 @@ from urllib.parse import quote
 from kvv.cases.answers import KeyEntry
 from kvv.cases.suite import Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Outcome, Stat, Verdict
+from kvv.profiles.profile import Sampling
 from kvv.suites.aime2025 import rows
 from kvv.suites.aime2025.scoring import gold_integer, score, scorer_name
 
@@ -35,6 +36,16 @@ class Aime2025Suite(SingleTurn):
     judge_imports = ("math_verify",)
     dataset = "aime2025"
     counted = "avg@k"
+    column_title, column_rank = "AIME 2025", 50
+    kvv_sampling = Sampling(
+        temperature=1.0,
+        temperature_off=0.6,
+        top_p=0.95,
+        max_tokens=98_304,
+        samples={"smoke": 32, "nightly": 32, "full": 32},
+        expect_completion_tokens=25_000,
+    )
+    spread = 0.0094**2 * 30 * 32
 
     def cases(self, context: Context) -> list[Case]:
         if context.dataset is None:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from kvv.cases.answers import KeyEntry
 from kvv.cases.confirm_refusal import confirmed, is_refused, once_more
-from kvv.cases.suite import Context, Judge, Suite, SuiteKind
+from kvv.cases.suite import Column, Context, Judge, Suite, SuiteKind
 from kvv.core import (
     Answered,
     Area,
@@ -33,6 +33,7 @@ from kvv.core import (
     Step,
     Verdict,
 )
+from kvv.profiles.profile import Sampling
 from kvv.protocol.classify import Standing, assess, unanswered
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
 from kvv.suites.beam.history import History as Conversation
@@ -59,6 +60,17 @@ class BeamSuite(Suite):
     version = "1"
     dataset = "beam"
     counted = "kvv_score"
+    columns = (Column(suite="beam", title="BEAM 1M", edition="1M", whole=700, key="beam"),)
+    column_title, column_rank, edition = "BEAM", 30, "size"
+    kvv_sampling = Sampling(
+        temperature=1.0,
+        temperature_off=0.6,
+        top_p=0.95,
+        max_tokens=32_768,
+        stream=False,
+        expect_completion_tokens=2_000,
+    )
+    spread, graded = 0.4**2 * 0.2, True
     needs = ("judge",)
 
     def data_variant(self, variant: str) -> str:

@@ -1,1 +1,4 @@
 """Long prompts."""
+
+#: place in the report
+ORDER = 100

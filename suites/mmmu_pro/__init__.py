@@ -1,1 +1,4 @@
 """MMMU-Pro: college-level multiple-choice questions with pictures."""
+
+#: place in the report
+ORDER = 140

@@ -11,15 +11,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import numpy as np
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, SingleTurn
+from kvv.cases.suite import Column, Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.data.literals import parse_literal
+from kvv.profiles.profile import Sampling
 from kvv.protocol.visible_text import visible
 from kvv.suites.mmmu_pro import rows
 from kvv.suites.mmmu_pro.parsing import letters, parse
@@ -59,6 +60,16 @@ class MmmuProSuite(SingleTurn):
     version = "1"
     dataset = "mmmu_pro"
     counted = "accuracy"
+    # the public leaderboard's "MMMU Pro Vision" is the config of ten options
+    columns = (
+        Column(suite="mmmu_pro", title="MMMU Pro", edition="standard (10 options)", whole=1_730, key="mmmu_pro"),
+    )
+    column_title, column_rank, edition = "MMMU Pro", 20, "config"
+    kvv_sampling = Sampling(
+        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=65_536, expect_completion_tokens=8_000
+    )
+    kvv_max_tokens: ClassVar[Mapping[str, int]] = {"kimi-k3": 98_304}
+    spread = 0.82 * 0.18 * 0.2
 
     def data_variant(self, variant: str) -> str:
         return parse_variant(variant).config

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, SingleTurn
+from kvv.cases.suite import Column, Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Stat, Verdict
+from kvv.profiles.profile import Sampling
 from kvv.protocol.visible_text import visible
 from kvv.suites.ocrbench import rows
 from kvv.suites.ocrbench.scoring import is_formula, matching, normalised
@@ -54,6 +55,12 @@ class OcrBenchSuite(SingleTurn):
     version = "1"
     dataset = "ocrbench"
     counted = "accuracy"
+    columns = (Column(suite="ocrbench", title="OCRBench", whole=1_000, key="ocrbench"),)
+    column_rank = 10
+    kvv_sampling = Sampling(
+        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=16_384, expect_completion_tokens=1_500
+    )
+    spread = 0.89 * 0.11 * 0.09
 
     def cases(self, context: Context) -> list[Case]:
         """ValueError names a row without any answer."""

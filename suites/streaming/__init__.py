@@ -1,1 +1,4 @@
 """Streams."""
+
+#: place in the report
+ORDER = 20

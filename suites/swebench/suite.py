@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.suite import Context, Result, Suite, SuiteKind
+from kvv.cases.suite import Column, Context, Result, Suite, SuiteKind
 from kvv.core import Area, Case, Dataset, Done, Evidence, History, Level, Outcome, Reply, Stat, Step, Verdict
 from kvv.sandbox.adapters import AdapterError, check_played
 from kvv.sandbox.adapters.bridge import Plays
@@ -51,6 +51,10 @@ class SwebenchSuite(Suite):
     version = "1"
     dataset = "swebench"
     counted = "resolved"
+    # the public leaderboard's SWE figures are DeepSWE's
+    columns = (Column(suite="swebench", title="DeepSWE", edition="DeepSWE", whole=113, key="deepswe"),)
+    column_title, column_rank, edition = "SWE", 40, "benchmark"
+    spread = 0.65 * 0.35 * 0.2
     needs = ("sandbox",)
 
     def __init__(self) -> None:

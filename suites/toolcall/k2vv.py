@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvv.data.spec import DataError
+from kvv.profiles.profile import Claims
 
 #: what the answer's form depends on beside model and sampling; nothing else of a row is sent or identifies it
 CONTENT_FIELDS = ("messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "stop")
@@ -113,11 +114,11 @@ def declared_tools(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 yield function
 
 
-def needs_k2_ids(profile_id: str) -> bool:
+def needs_k2_ids(claims: Claims) -> bool:
     """Kimi K2 continues broken ids in its history with broken ids of its own (K2VV README); other models' ids are
     opaque.
     """
-    return profile_id.startswith("kimi-k2")
+    return "k2-tool-ids" in claims.contracts
 
 
 def with_k2_ids(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 from kvv.cases.answers import KeyEntry
 from kvv.cases.suite import Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Evidence, Outcome, Stat, Verdict
+from kvv.profiles.profile import Sampling
 from kvv.suites.toolcall.expected import key_entries
 from kvv.suites.toolcall.k2vv import (
     CONTENT_FIELDS,
@@ -45,6 +46,10 @@ class ToolcallSuite(SingleTurn):
     judge_timeout_s = 10.0
     dataset = "toolcall"
     counted = "trigger_f1"
+    column_title, column_rank = "Tool-call F1", 60
+    kvv_sampling = Sampling(
+        temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800
+    )
 
     def cases(self, context: Context) -> list[Case]:
         """RowError (a DataError) names a row that is no request."""
@@ -136,7 +141,7 @@ def _body(question: Question, row: Mapping[str, Any], context: Context) -> dict[
         if getattr(context.settings, name) is None and row.get(name) is not None:
             fields[name] = row[name]
     messages = question.content["messages"]
-    if needs_k2_ids(context.profile.id):
+    if needs_k2_ids(context.profile.claims):
         messages = with_k2_ids(messages)
     return context.body(messages, **fields)
 
@@ -156,7 +161,7 @@ def _comparability(version: str, context: Context) -> dict[str, Any]:
         "references": [reference.name for reference in context.references],
         "row_fields_sent": list(CONTENT_FIELDS),
         "row_fields_not_sent": unsent_fields(dataset.rows) if dataset else [],
-        "tool_ids": "renamed to functions.name:index" if needs_k2_ids(context.profile.id) else "as in the rows",
+        "tool_ids": "renamed to functions.name:index" if needs_k2_ids(context.profile.claims) else "as in the rows",
         "same_tool_twice": "the last declaration counts; kvv_value takes the first, as K2VV does",
         "schema_draft": f"by $schema, else {DEFAULT_DRAFT}; format not asserted; remote references refused",
     }

@@ -1,1 +1,4 @@
 """Tool calls."""
+
+#: place in the report
+ORDER = 30

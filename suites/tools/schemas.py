@@ -283,7 +283,7 @@ def _case(
     name: str, schema: Mapping[str, Any], context: Context, *, stream: bool, skip: str, strict: bool | None = None
 ) -> Case:
     # strict mode of other models takes another subset of JSON Schema: there the schema is declared without it
-    kimi = context.profile.id.startswith("kimi-")
+    kimi = "moonshot" in context.profile.claims.contracts
     function: dict[str, Any] = {
         "name": TOOL,
         "description": "Takes one value.",

@@ -1,1 +1,4 @@
 """Pictures in requests."""
+
+#: place in the report
+ORDER = 90

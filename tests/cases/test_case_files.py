@@ -9,12 +9,12 @@ import pytest
 
 from kvv.cases.case_file import CaseFileError
 from kvv.cases.contract import ContractSuite
-from kvv.cases.suite import BUILT_IN, Context, Settings, load_suite
+from kvv.cases.suite import Context, Settings, built_in, load_suite
 from kvv.core import Level, Surface
 from kvv.profiles.profile import load_profile, profile_ids
 
 PLAIN = '[[case]]\nid = "x"\nrequirement = "r"\n'
-CONTRACT = [name for name in BUILT_IN if isinstance(load_suite(name), ContractSuite)]
+CONTRACT = [name for name in built_in() if isinstance(load_suite(name), ContractSuite)]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,16 @@ def test_directives_stay_in_the_stored_case_and_are_replaced_when_it_is_sent(lab
     ],
 )
 def test_levels_are_keyed_by_profile_and_surface(lab: Any, profile: str, surface: Surface, level: Level) -> None:
-    text = PLAIN + 'levels = { "kimi-*/engine" = "may", "openai" = "should", "engine" = "should" }\n'
+    text = (
+        PLAIN + 'levels = { "contract:moonshot/engine" = "may", "contract:openai" = "should", "engine" = "should" }\n'
+    )
     assert lab.only(text, profile=profile, surface=surface).level is level
 
 
 def test_levels_only_lower(lab: Any) -> None:
     text = (
-        PLAIN + 'each = [{ id = "a" }, { id = "b", level = "should" }]\nlevels = { "kimi-*" = "must", "*" = "may" }\n'
+        PLAIN + 'each = [{ id = "a" }, { id = "b", level = "should" }]\n'
+        'levels = { "contract:moonshot" = "must", "*" = "may" }\n'
     )
     assert [case.level for case in lab.cases(text)] == [Level.MUST, Level.SHOULD]
     assert [case.level for case in lab.cases(text, profile="openai")] == [Level.MAY, Level.MAY]
@@ -94,8 +97,14 @@ def test_levels_only_lower(lab: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "options", "reason"),
     [
-        ('profiles = ["kimi-*"]', {"profile": "openai"}, r"asked of kimi-\* only"),
-        ('skip = { "openai" = "because" }', {"profile": "openai"}, "because"),
+        (
+            'claims = ["contract:moonshot"]',
+            {"profile": "openai"},
+            "does not claim contract:moonshot on the surface vendor",
+        ),
+        ('skip = { "contract:openai" = "because" }', {"profile": "openai"}, "because"),
+        ('skip = { "not:error_object/vendor" = "because" }', {"profile": "openai"}, "because"),
+        ('claims = ["tokenizer", "contract:moonshot"]', {"profile": "openai"}, "does not claim contract:moonshot"),
         ('surfaces = ["engine"]', {}, "not asked of the surface vendor"),
         ('claims = ["dynamic_tools"]', {"profile": "openai"}, "the profile openai does not claim dynamic_tools"),
         ('claims = ["other-model"]', {}, "no --other-model"),
@@ -113,7 +122,14 @@ def test_what_is_not_promised_is_skipped_with_the_reason(
 
 @pytest.mark.parametrize(
     "fields",
-    ['profiles = ["kimi-*"]', 'claims = ["dynamic_tools"]', 'surfaces = ["vendor"]', 'skip = { "openai" = "because" }'],
+    [
+        'claims = ["contract:moonshot"]',
+        'claims = ["dynamic_tools"]',
+        'surfaces = ["vendor"]',
+        'skip = { "contract:openai" = "because" }',
+        'skip = { "not:error_object" = "because" }',
+        'skip = { "contract:moonshot/engine" = "because" }',
+    ],
 )
 def test_what_is_promised_is_asked(lab: Any, fields: str) -> None:
     assert lab.only(PLAIN + fields + "\n").inputs["skip"] == ""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kvv.cases.suite import BUILT_IN
-from kvv.core.plugins import registered
+from kvv.cases.suite import built_in
+from kvv.core.plugins import SUITES, registered
+from kvv.profiles.profile import shipped_profiles
 
 GOOD = """
 from kvv.core import Area, Done, Outcome, Verdict
@@ -83,7 +84,7 @@ def test_every_command_names_a_plugin_that_cannot_be_imported_and_goes_on(
     assert warnings(done) == [f"warning: skipped {why}"]
     assert "Traceback" not in done.stderr
     if arguments[0] == "list":
-        assert {row["id"] for row in json.loads(done.stdout)} == set(BUILT_IN)
+        assert {row["id"] for row in json.loads(done.stdout)} == set(built_in())
 
 
 def test_whatever_is_wrong_with_one_the_others_are_there(place: Path) -> None:
@@ -106,7 +107,7 @@ def test_whatever_is_wrong_with_one_the_others_are_there(place: Path) -> None:
     install(place, "mixed", "\n".join(["[kvv.suites]", *lines, ""]))
     done = kvv(place, "list", "suites", "--json")
     assert done.returncode == 0
-    assert {row["id"] for row in json.loads(done.stdout)} == {*BUILT_IN, "good"}
+    assert {row["id"] for row in json.loads(done.stdout)} == {*built_in(), "good"}
     said = sorted(line.removeprefix("warning: skipped ") for line in warnings(done))
     assert len(said) == len(done.stderr.splitlines())
     for line, told in zip(
@@ -134,6 +135,32 @@ def test_metadata_that_cannot_be_read_is_named_where_it_speaks_of_suites(
     install(place, "unrelated", "[console_scripts]\nno assignment here\n")
     install(place, "fine", "[kvv.suites]\ngood = good_suite:Good\n")
     monkeypatch.syspath_prepend(place)
-    entries, malformed = registered()
+    entries, malformed = registered(SUITES)
     assert [(entry.name, entry.module) for entry in entries] == [("good", "good_suite")]
     assert [line.partition(": ")[0] for line in malformed] == ["entry points of torn-1.dist-info"]
+
+
+def test_profiles_and_importers_that_cannot_be_used_are_named_too(place: Path) -> None:
+    (place / "broken-1.toml").write_text('title = "Broken"\n')
+    lines = ["[kvv.profiles]", "broken-1 = good_suite", "absent-1 = good_suite", "kimi-k3 = good_suite"]
+    lines += [
+        "lost-1 = module_that_does_not_exist",
+        "[kvv.importers]",
+        "nothing = good_suite:GONE",
+        "k2vv = good_suite:text",
+    ]
+    install(place, "mixed", "\n".join([*lines, ""]))
+    done = kvv(place, "list", "profiles", "--json")
+    assert done.returncode == 0
+    assert {row["id"] for row in json.loads(done.stdout)} == {*shipped_profiles()}
+    said = [line.removeprefix("warning: skipped ") for line in warnings(done)]
+    assert len(said) == len(done.stderr.splitlines()) == 6
+    told = [
+        "importer 'k2vv' (good_suite:text): there is another importer of this name",
+        "importer 'nothing' (good_suite:GONE): AttributeError",
+        "profile 'absent-1' (good_suite): ",
+        "profile 'broken-1' (good_suite): broken-1.toml: source: Field required",
+        "profile 'kimi-k3' (good_suite): there is another profile of this name",
+        "profile 'lost-1' (module_that_does_not_exist): its module cannot be found",
+    ]
+    assert all(line.startswith(start) for line, start in zip(sorted(said), told, strict=True)), said

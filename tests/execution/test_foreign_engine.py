@@ -15,6 +15,8 @@ import pytest
 xllamacpp = pytest.importorskip("xllamacpp", reason="no wheel of xllamacpp for this platform")
 pytest.importorskip("gguf", reason="no wheel of gguf for this platform")
 
+pytestmark = pytest.mark.engines
+
 MODEL = "tiny-random"
 
 

@@ -38,7 +38,6 @@ def test_flags_go_over_environment_over_file_over_default(tmp_path: Path) -> Non
         ({"extra_body": "@/nowhere/at/all"}, "--extra-body"),
         ({"data": ["aime2025"]}, "--data: wants NAME=VALUE"),
         ({"max_tokens": ["aime2025=many"]}, "--max-tokens"),
-        ({"effort": ["extreme"]}, "--effort"),
         ({"limit": 0}, "--limit"),
         ({"deadline": -1.0}, "--deadline"),
         ({"deadline": float("nan")}, "--deadline"),

@@ -81,6 +81,23 @@ def test_the_profile_says_what_is_sent_and_flags_go_over_it() -> None:
     assert settings_for(configured(max_tokens=["toolcall=7"]), profile, suite).max_tokens == 98_304
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"effort": ["extreme"]}, "--effort: the profile kimi-k3 does not list 'extreme'; it lists: low, high, max"),
+        (
+            {"think_mode": "sideways"},
+            "--think-mode: the profile kimi-k3 does not list 'sideways'; it lists: none, kimi",
+        ),
+    ],
+)
+def test_an_effort_or_a_mode_that_the_profile_does_not_list_is_refused(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        prepare(configured(suites=["params"], model="kimi-k3", **asked))
+    assert str(error.value).startswith(words)
+    prepare(configured(suites=["params"], model="kimi-k3", effort=["low"], think_mode="opensource"))
+
+
 def test_the_preset_reproduces_kvvs_sampling_whatever_the_profile_says() -> None:
     found = settings_for(configured(preset="kvv", model="gpt-x"), load_profile("openai"), load_suite("aime2025"))
     assert (found.temperature, found.top_p, found.max_tokens, found.samples) == (1.0, 0.95, 98_304, 32)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvv.cases.suite import Context, Settings, SuiteKind, load_suite, suite_ids
 from kvv.core import Level, Surface
-from kvv.profiles.profile import Profile, load_profile, pick_profile, profile_ids
+from kvv.profiles.profile import (
+    Profile,
+    ProfileError,
+    another_model,
+    find_profile,
+    load_profile,
+    pick_profile,
+    profile_ids,
+)
 
 EVERY = [(name, surface) for name in profile_ids() for surface in Surface]
 IDS = [f"{name}-{surface}" for name, surface in EVERY]
@@ -189,3 +198,73 @@ def test_markers_are_texts_that_no_answer_holds_by_accident() -> None:
 
     for name in profile_ids():
         assert all(len(marker) >= 4 and not marker.isalnum() for marker in markers(load_profile(name)))
+
+
+# --- files of the user's own -------------------------------------------------------------------------
+
+OWN = """
+title = "Own"
+source = "https://example.com"
+[thinking]
+supported = true
+mode = "dial"
+efforts = ["brief", "deep"]
+[thinking.modes.dial]
+on = { r = { dial = 1 } }
+off = { r = { dial = 0 } }
+effort.brief = { r = { budget = 512 } }
+effort."*" = { r = [{ level = "@effort" }, "@effort"] }
+[surface.engine]
+thinking = { mode = "none" }
+"""
+
+
+def test_a_profile_file_says_in_any_json_how_thinking_is_switched(tmp_path: Path) -> None:
+    (tmp_path / "Own Model.toml").write_text(OWN)
+    profile = find_profile(str(tmp_path / "Own Model.toml"))
+    assert (profile.id, profile.thinking.mode_names) == ("own-model", ("none", "dial"))
+    bodies = [profile.thinking_body(on=True, effort=effort) for effort in (None, "brief", "deep")]
+    assert bodies == [{"r": {"dial": 1}}, {"r": {"budget": 512}}, {"r": [{"level": "deep"}, "deep"]}]
+    assert profile.thinking_body(on=False, effort="deep") == {"r": {"dial": 0}}
+    assert profile.thinking_body(on=None, effort="deep") == {}
+    engine = find_profile(str(tmp_path / "Own Model.toml"), Surface.ENGINE)
+    assert engine.thinking_body(on=True, effort="deep") == {}
+    with pytest.raises(ProfileError, match="no think mode 'kimi'"):
+        profile.thinking_body(on=True, effort=None, mode="kimi")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title = ", "own.toml: "),
+        ('title = "Own"', "own.toml: source: Field required"),
+        (OWN.replace('mode = "dial"', 'mode = "switch"'), "own.toml: thinking: mode 'switch' is not among the modes"),
+        (OWN.replace("efforts =", 'default_effort = "max"\nefforts ='), "own.toml: thinking: default_effort 'max'"),
+        (OWN + "[surface.moon]", "own.toml: surface: unknown surface 'moon'"),
+        (OWN + "[surfaces]", "own.toml: surfaces: Extra inputs"),
+        ("surface = 3\n" + OWN.partition("[surface")[0], "own.toml: surface: must hold tables"),
+    ],
+)
+def test_a_broken_profile_file_is_one_line_that_names_the_key(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(ProfileError) as error:
+        find_profile(str(tmp_path / "own.toml"))
+    assert str(error.value).startswith(words)
+    assert "\n" not in str(error.value)
+
+
+def test_a_profile_that_is_neither_known_nor_a_file_or_takes_a_known_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="is no file and no profile; known: deepseek"):
+        find_profile("kimi-k9")
+    (tmp_path / "kimi-k3.toml").write_text(OWN)
+    with pytest.raises(ProfileError, match="rename the file"):
+        find_profile(str(tmp_path / "kimi-k3.toml"))
+
+
+def test_a_reference_of_the_same_model_name_is_one_for_a_profile_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(OWN)
+    own = find_profile(str(tmp_path / "own.toml"))
+    assert another_model("kimi-k3", "kimi-k3", own) == ""
+    assert another_model("kimi-k2.6", "kimi-k3", own) != ""
+    assert another_model("kimi-k3", "kimi-k3", load_profile("qwen3")) != ""
+    assert another_model("some-name", "kimi-k3", load_profile("kimi-k3")) == ""

@@ -21,8 +21,9 @@ from kvv.sandbox.sockets import socket_filter
 if TYPE_CHECKING:
     from .conftest import Box
 
-REAL = pytest.mark.parametrize("box", ["bwrap", "docker"], indirect=True)
-ALL = pytest.mark.parametrize("box", ["bwrap", "docker", "none"], indirect=True)
+DOCKER = pytest.param("docker", marks=pytest.mark.engines)
+REAL = pytest.mark.parametrize("box", ["bwrap", DOCKER], indirect=True)
+ALL = pytest.mark.parametrize("box", ["bwrap", DOCKER, "none"], indirect=True)
 
 
 def processes() -> dict[int, str]:

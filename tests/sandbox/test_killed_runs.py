@@ -46,7 +46,7 @@ def soon(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
     return True
 
 
-@pytest.mark.parametrize("backend", ["bwrap", "docker"])
+@pytest.mark.parametrize("backend", ["bwrap", pytest.param("docker", marks=pytest.mark.engines)])
 def test_nothing_is_left_of_a_run_that_was_killed(backend: str, workspace: Workspace, tmp_path: Path) -> None:
     make(backend)
     path = socket_path()

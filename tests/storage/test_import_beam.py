@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kvv.storage.importers import ImportFileError, import_beam
+from kvv.storage.importers import ImportFileError
+from kvv.storage.importers.beam import import_beam
 
 RUBRIC = ["LLM response should state: a", "LLM response should state: b"]
 

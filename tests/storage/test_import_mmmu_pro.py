@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from kvv.storage.importers import ImportFileError, import_mmmu_pro
+from kvv.storage.importers import ImportFileError
+from kvv.storage.importers.mmmu_pro import import_mmmu_pro
 
 SHARED = Path(os.environ.get("KVV_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 QUESTION = {

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from kvv.cases.suite import Context, ReferenceRun, Settings
 from kvv.core import Answered, Case, Done, Outcome, Stat, Verdict
 from kvv.profiles.profile import load_profile
-from kvv.storage.importers import Imported, ImportFileError, import_k2vv
+from kvv.storage.importers import Imported, ImportFileError
+from kvv.storage.importers.k2vv import import_k2vv
 from kvv.storage.references import Header, read_reference, write_reference
 from kvv.storage.store import Store
 from kvv.suites.toolcall.suite import ToolcallSuite

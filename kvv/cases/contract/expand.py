@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -289,9 +288,6 @@ class _Expansion:
         profile, spec = self.context.profile, self.spec
         if spec.surfaces and profile.surface not in spec.surfaces:
             return f"not asked of the surface {profile.surface}"
-        globs = spec.profiles or self.file.profiles
-        if globs and not any(fnmatch.fnmatchcase(profile.id, glob) for glob in globs):
-            return f"asked of {', '.join(globs)} only"
         reason = next((reason for key, reason in spec.skip.items() if _fits(key, self.context)), "")
         if reason:
             return reason
@@ -303,21 +299,21 @@ class _Expansion:
             "tokenizer": "no --tokenizer",
             "key": "no key is sent, or headers that may be one",
         }
-        for claim in missing:
-            if claim in outside:
-                return outside[claim]
-        return (
-            f"the profile {profile.id} does not claim {', '.join(missing)} on the surface {profile.surface}"
-            if missing
-            else ""
-        )
+        unclaimed = [claim for claim in missing if claim not in outside]
+        if unclaimed:
+            return f"the profile {profile.id} does not claim {', '.join(unclaimed)} on the surface {profile.surface}"
+        return outside[missing[0]] if missing else ""
 
 
 def claimed(context: Context, claim: str) -> bool:
-    """Whether the profile (or the run) claims a feature. ``schema:const`` is an entry of claims.schema_extra."""
+    """Whether the profile (or the run) claims a feature. ``schema:const`` is an entry of claims.schema_extra,
+    ``contract:kimi-k3`` one of claims.contracts.
+    """
     profile = context.profile
     if claim.startswith("schema:"):
         return claim.removeprefix("schema:") in profile.claims.schema_extra
+    if claim.startswith("contract:"):
+        return claim.removeprefix("contract:") in profile.claims.contracts
     match claim:
         case "thinking":
             return profile.thinking.supported and context.settings.thinking is not False
@@ -394,13 +390,15 @@ def _word(thinking: bool | None) -> str:
 
 
 def _fits(key: str, context: Context) -> bool:
-    """A surface, a glob of profile ids, or ``profile-glob/surface``."""
-    profile = context.profile
-    return (
-        key == profile.surface
-        or fnmatch.fnmatchcase(profile.id, key)
-        or fnmatch.fnmatchcase(f"{profile.id}/{profile.surface}", key)
-    )
+    """A surface, ``*``, a claim, ``not:claim``, or one of the two with ``/surface``."""
+    claim, _, surface = key.partition("/")
+    if surface and surface != context.profile.surface:
+        return False
+    if claim in ("*", context.profile.surface):
+        return True
+    if claim in {*Surface}:
+        return False
+    return claimed(context, claim.removeprefix("not:")) != claim.startswith("not:")
 
 
 def _level(spec: CaseSpec, context: Context) -> Level:

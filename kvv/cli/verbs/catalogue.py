@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvv.planning.config import ConfigError, read_key
-from kvv.profiles.profile import ProfileError, load_profile, profile_ids
+from kvv.profiles.profile import ProfileError, find_profile, load_profile, profile_ids
 from kvv.rendering.escape import plain
 
 
@@ -69,7 +69,7 @@ def _profile(arguments: argparse.Namespace) -> Any:
     from kvv.core import Surface
 
     try:
-        return load_profile(arguments.profile, Surface(arguments.surface))
+        return find_profile(arguments.profile, Surface(arguments.surface))
     except (ProfileError, ValueError) as error:
         raise ConfigError(f"--profile or --surface: {error}") from error
 

@@ -24,7 +24,7 @@ from kvv.planning.run_plan import Job
 from kvv.protocol.encode import encode
 from kvv.protocol.reader import Received
 from kvv.reporting.finalize import check_reference, record_ending, write_reports
-from kvv.storage.importers import Imported, ImportFileError, Record, import_beam, import_k2vv, import_mmmu_pro
+from kvv.storage.importers import Imported, ImportFileError, ImportOptions, Record, importer
 from kvv.storage.run_folder import STORE, create_folder, write_config
 from kvv.storage.run_metadata import run_meta
 from kvv.storage.store import Store
@@ -71,23 +71,13 @@ def import_results(arguments: argparse.Namespace) -> int:
 
 def _read(arguments: argparse.Namespace) -> Imported:
     """ConfigError for options that the tool needs or does not know, ImportFileError for files."""
-    path = Path(arguments.file)
-    if arguments.scores and arguments.tool != "beam":
-        raise ConfigError("SCORES: is for beam")
-    match arguments.tool:
-        case "k2vv":
-            if not arguments.requests:
-                raise ConfigError("--requests: is needed, the file of the requests that were asked")
-            return import_k2vv(path, Path(arguments.requests))
-        case "mmmu-pro":
-            if arguments.requests:
-                raise ConfigError("--requests: is for k2vv; an mmmu-pro file holds its own questions")
-            return import_mmmu_pro(path, model=arguments.model, seed=arguments.seed or 0)
-        case "beam":
-            if arguments.requests:
-                raise ConfigError("--requests: is for k2vv; an answer file of beam names its own questions")
-            return import_beam(path, Path(arguments.scores) if arguments.scores else None)
-    raise ConfigError(f"TOOL: no importer for {arguments.tool!r}")
+    options = ImportOptions(
+        requests=Path(arguments.requests) if arguments.requests else None,
+        scores=Path(arguments.scores) if arguments.scores else None,
+        model=arguments.model,
+        seed=arguments.seed or 0,
+    )
+    return importer(arguments.tool)(Path(arguments.file), options)
 
 
 def _flags(arguments: argparse.Namespace) -> dict[str, Any]:

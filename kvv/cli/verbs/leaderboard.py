@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvv.analysis.leaderboard import PUBLIC, Published, as_json, document
+from kvv.analysis.leaderboard import Published, as_json, document, public_columns
 from kvv.analysis.leaderboard import leaderboard as make_leaderboard
 from kvv.cli.verbs.documents import put, write
 from kvv.planning.config import ConfigError
@@ -50,7 +50,7 @@ def leaderboard(arguments: argparse.Namespace) -> int:
 
 def _published(sides: Sequence[Side]) -> dict[str, list[Published]]:
     """The public leaderboard's rows of these runs' models, by profile; in the leaderboard's own columns."""
-    columns = dict(zip(("ocrbench", "mmmu_pro", "beam", "deepswe"), (column.id for column in PUBLIC), strict=True))
+    columns = {column.key: column.id for column in public_columns() if column.key}
     found = {}
     for profile in {side.profile for side in sides}:
         known = load_published(profile)
@@ -60,7 +60,7 @@ def _published(sides: Sequence[Side]) -> dict[str, list[Published]]:
                     vendor=row.vendor,
                     model=known.model,
                     source=known.leaderboard,
-                    values={columns[name]: value for name, value in row.values.items()},
+                    values={columns[name]: value for name, value in row.values.items() if name in columns},
                 )
                 for row in known.row
             ]

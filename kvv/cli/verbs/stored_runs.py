@@ -8,13 +8,13 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvv.cli.verbs.opening import opened
-from kvv.core import Case, Verdict
+from kvv.core import Area, Case, Verdict
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.rendering.escape import plain
 from kvv.sandbox.adapters import AdapterError, check_played
@@ -25,6 +25,8 @@ from kvv.storage.store import Store, StoredExchange, UnknownCaseError
 if TYPE_CHECKING:
     from kvv.storage.view import CheckRow, RunView
 
+#: lines of a question or an answer that are printed
+SHOWN_LINES = 60
 #: a format of files, not of text
 PARQUET = "parquet"
 
@@ -136,7 +138,8 @@ def _score_lane(store: Store, folder: Path) -> None:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from kvv.storage.snapshot import crash_rate, evidence_exchange, shown
+    from kvv.cli.verbs.conversation import conversation
+    from kvv.storage.snapshot import crash_rate, shown, telling_exchange
     from kvv.storage.view import CheckRow
 
     if arguments.rule:
@@ -159,13 +162,21 @@ def show(arguments: argparse.Namespace) -> int:
             print(plain(f"{arguments.case} has no verdict in {folder}: it was not concluded"))
             return 3
         verdict = crash_rate(store, meta).weighed(stored_verdict)
-        row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level))
-        stored = evidence_exchange(store, verdict)
+        stored = telling_exchange(store, verdict)
+        row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level), stored)
+        # a contract case is told by the bytes of one exchange; a benchmark's sample by what was said
+        told = [] if case.area is not Area.ACCURACY else list(conversation(store, case_id, verdict.sample))
     if arguments.json_output:
-        print(json.dumps(_facts(case, verdict, row, stored), indent=1, default=str))
+        print(
+            json.dumps(
+                _facts(case, verdict, row, stored) | ({"conversation": told} if told else {}), indent=1, default=str
+            )
+        )
     else:
-        print("\n".join(_lines(case, verdict, row, stored)))
-    if arguments.export and stored is not None:
+        print("\n".join(_lines(case, verdict, row, stored, told)))
+    if arguments.export:
+        if stored is None:
+            raise ConfigError(f"--export: nothing was asked for {arguments.case}, so that there is nothing to export")
         _export(Path(arguments.export), case, verdict, stored, meta)
     return 0
 
@@ -203,7 +214,9 @@ def _facts(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange |
     }
 
 
-def _lines(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange | None) -> Iterator[str]:
+def _lines(
+    case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange | None, told: Sequence[tuple[str, str]]
+) -> Iterator[str]:
     yield plain(
         f"{verdict.outcome.value.upper()} {case.id}#{verdict.sample} ({case.level}, {case.area}) {verdict.reason}"
     )
@@ -217,10 +230,9 @@ def _lines(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange |
         yield plain(f"  {name}: {value}", 300)
     if stored is None:
         return
-    yield "  request:"
-    yield from (f"    {plain(line, 2000)}" for line in row.request.splitlines()[:40])
-    yield "  answer:"
-    yield from (f"    {plain(line, 600)}" for line in row.answer.splitlines()[:60])
+    for title, text in told or (("request", row.request), ("answer", row.answer)):
+        yield plain(f"  {title}:")
+        yield from (f"    {plain(line, 2000)}" for line in text.splitlines()[:SHOWN_LINES])
     for finding in stored.findings:
         yield plain(f"  finding ({finding.level}) {finding.rule}: {finding.message}")
     yield f"  {plain(row.curl, 8000)}"
@@ -228,6 +240,7 @@ def _lines(case: Case, verdict: Verdict, row: CheckRow, stored: StoredExchange |
 
 def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, meta: dict[str, Any]) -> None:
     """A small folder readable alone: the body as sent, the answer as it came, how to repeat it, a text for an issue."""
+    from kvv.cli.verbs.conversation import pictures
     from kvv.storage.curl import curl_line
     from kvv.storage.snapshot import expected_text, raw_answer
 
@@ -251,6 +264,8 @@ def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, 
     try:
         target.mkdir(parents=True, exist_ok=True)
         replace_file(target / "body.json", stored.body)
+        for name, data in pictures(stored):
+            replace_file(target / name, data)
         replace_file(target / "response.txt", raw_answer(stored), "surrogatepass")
         replace_file(target / "curl.sh", curl_line(meta["base_url"], stored) + "\n", "replace")
         replace_file(target / "issue.md", "\n".join(plain(line, 2000) for line in issue) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
@@ -24,8 +24,8 @@ AUTO_CEILING = 64
 class Limiter:
     """``fixed`` requests in flight, or, when None, an adaptive limit between 1 and ``AUTO_CEILING``.
 
-    Grows by one for each limit's worth of answers, and only while the limit is really used; halves on 429, 5xx,
-    time-outs. A request above ``max_tokens`` still runs, alone.
+    Grows by one for each limit's worth of answers, and only while the limit is really used; halves on 5xx and
+    time-outs. A request above ``max_tokens`` still runs, alone. How often requests start is ``rate``'s business.
     """
 
     def __init__(self, *, fixed: int | None, max_tokens: int) -> None:
@@ -34,13 +34,12 @@ class Limiter:
         self._max_tokens = max_tokens
         self._running = 0
         self._tokens = 0
-        self._waiting: deque[tuple[int, asyncio.Future[float]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._rested = 0.0
         self._early: list[float] = []
-        self._recent: deque[float] = deque(maxlen=RECENT_ANSWERS)
-        self._timer: asyncio.TimerHandle | None = None
-        self._released = False
+        self._turn = asyncio.Lock()
         self.rate = Rate()
+        self._recent: deque[float] = deque(maxlen=RECENT_ANSWERS)
 
     @property
     def limit(self) -> int:
@@ -56,53 +55,48 @@ class Limiter:
         return self._running
 
     @asynccontextmanager
-    async def slot(self, tokens: int, *, again: bool = False) -> AsyncIterator[float]:
-        """Holds one request of about ``tokens`` prompt tokens; first come, first served, but ``again`` goes first.
-
-        Gives the moment of sending, on the clock of ``rate``.
-        """
-        sent = await self._acquire(tokens, again=again)
+    async def slot(self, tokens: int) -> AsyncIterator[None]:
+        """Holds one request of about ``tokens`` prompt tokens; first come, first served."""
+        await self._acquire(tokens)
         try:
-            yield sent
+            yield
         finally:
-            self.rate.ended(sent)
             self._running -= 1
             self._tokens -= tokens
             self._wake()
 
-    def release(self) -> None:
-        """The run stops: nobody waits for the endpoint's pace any more."""
-        self._released = True
-        self._wake()
-
-    async def _acquire(self, tokens: int, *, again: bool) -> float:
+    async def _acquire(self, tokens: int) -> None:
         if not self._waiting and self._fits(tokens):
             self._running += 1
             self._tokens += tokens
-            return self.rate.sent()
-        turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (tokens, turn)
-        if again:
-            self._waiting.appendleft(entry)
-        else:
-            self._waiting.append(entry)
-        self._wake()
+        self._waiting.append(entry)
         try:
-            return await turn
+            await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._running -= 1
                 self._tokens -= tokens
-                self.rate.ended(turn.result())
             else:
                 with suppress(ValueError):  # a wake-up between may have dropped the cancelled entry already
                     self._waiting.remove(entry)
             self._wake()
             raise
 
+    async def turn(self, pause: Callable[[float], Awaitable[None]], stopped: Callable[[], bool]) -> float:
+        """Wait until the endpoint's pace allows one more request, first come, first served; when it starts, in seconds
+        of the monotonic clock. ``pause`` sleeps, and wakes early when the run stops.
+        """
+        async with self._turn:
+            while (wait := self.rate.wait_s(monotonic())) > 0 and not stopped():
+                await pause(wait)
+            now = monotonic()
+            self.rate.take(now)
+            return now
+
     def _fits(self, tokens: int) -> bool:
-        if not self._released and self.rate.wait_s() > 0:
-            return False
         if self._running == 0:
             return True
         return self._running < self.limit and self._tokens + tokens <= self._max_tokens
@@ -114,17 +108,7 @@ class Limiter:
                 continue
             self._running += 1
             self._tokens += tokens
-            turn.set_result(self.rate.sent())
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        """Looks again when the endpoint's pace allows the next request."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        wait = self.rate.wait_s()
-        if self._waiting and not self._released and wait > 0:
-            self._timer = asyncio.get_running_loop().call_later(max(0.001, wait), self._wake)
+            turn.set_result(None)
 
     def answered(self, first_token_ms: float | None = None) -> bool:
         """An answer came: grow, if the limit was what held us back and the first tokens do not come ever later.

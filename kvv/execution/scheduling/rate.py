@@ -1,197 +1,165 @@
-"""The speed of one endpoint, learned from its rate limit: one hold and one rate for every request that waits.
+"""The pace that an endpoint allows, learned from what it answers and refuses. Pure: times come from the caller.
 
-Nothing is held until the first 429. A refusal marks a moment at which the endpoint's allowance is used up, so what was
-let through between two refusals, over the time between them, is the allowed rate. Requests are spaced at that rate,
-which then rises slowly, and ever faster, until the next refusal measures it anew (the curve of CUBIC, RFC 9438).
+A 429 is the endpoint's speed. It holds every request to that endpoint (``Retry-After``), and tells that the requests
+admitted since the last one were all that it takes. From then on requests start at just under that rate, slowly rising
+until it refuses one again; where it stays silent well above the old limit, the limit has risen and the rate grows fast.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from time import monotonic
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-#: requests between two refusals from which the rate follows roughly, and well
-SOME, ENOUGH = 5, 20
-#: seconds of sending that are looked at where two refusals do not bound the time
-RECENT_S = 5.0
-#: part of the measured rate that is used at first
-CAUTION = 0.99
-#: the rate has doubled so many seconds, or so many requests if that takes longer, after a refusal
-DOUBLE_S, DOUBLE_REQUESTS = 30.0, 150.0
-#: seconds in which a rate doubles that no two refusals have measured yet
-SEEK_S = 4.0
-#: and in which one doubles that they measured roughly
-ROUGH_S = 20.0
-#: an increase from which the last refusal says nothing about the present rate
-RAMPED = 1.5
-#: a hold that the endpoint did not measure: this many intervals, within these bounds (seconds)
-HOLD_INTERVALS, HOLD_LEAST_S, HOLD_MOST_S = 1.0, 0.1, 30.0
-#: what a late timer may catch up, seconds
-SLACK_S = 0.05
-SLOWEST = 0.02
-#: refusals of one shape, each with an answer to another shape since the one before, that show a limit of that shape
-ROUNDS = 6
-#: without an answer for so long, an endpoint that only refuses has no pace that a run can wait for
-STARVED_S = 180.0
-#: a request that runs for longer than this was let through
-LET_THROUGH_S = 10.0
+#: after a refusal: the share of the measured rate that is used at first, and how long the rate then stays below it.
+#: One refusal in 80 requests and 20 s keeps refusals under 2 % and a hold of one second under 5 % of the capacity
+UNDER, FLAT_S, FLAT_REQUESTS = 0.97, 20.0, 80
+#: the same after a guess
+UNSURE_S, UNSURE_REQUESTS = 3.0, 15
+#: growth a second beyond the measured rate; from ``RISEN`` times that rate on the limit is taken to have risen
+GROWTH, RISEN, FAST_GROWTH = 0.03, 1.15, 1.4
+#: a shorter span, or fewer requests in it, measures the rate poorly: then the rate is cut, within these shares
+SPAN_S, SPAN_REQUESTS, CUT, LEAST_CUT = 2.0, 5, 0.8, 0.25
+#: the span of starts by which a limit that has risen far is measured at first, seconds
+RECENT_S = 1.0
+#: a hold without ``Retry-After``, seconds; it doubles while nothing at all is answered
+HOLD_S, HOLD_MOST_S = 0.5, 60.0
+#: starts that are remembered while nothing was refused; by how much a late start does not delay the next, seconds
+MEMORY, LATE_S = 10_000, 0.05
+#: refusals in a row with one feature, and answers without it beside them, that make them the feature's own
+FEATURE_REFUSALS = 6
+#: the first rate, where the very first requests are refused
+FIRST_RATE = 1.0
 
 
 @dataclass(slots=True)
-class _Suspect:
-    """A shape whose requests are refused: the ``rate`` before its first refusal, and how often another was answered
-    between two of its refusals.
+class FeatureTally:
+    """Requests with one feature (streamed, a field of the body), beside those without it."""
+
+    refused: int = 0
+    #: of requests without the feature, since the first of these refusals
+    others_answered: int = 0
+    others_refused: int = 0
+
+
+@dataclass(slots=True)
+class Features:
+    """Tells the endpoint's pace from a feature that it always answers with 429: six of six with it, while at least six
+    interleaved requests without it were answered and hardly any refused.
     """
 
-    rate: float | None
-    tokens: int
-    others: int = 0
-    rounds: int = 0
+    _tallies: dict[str, FeatureTally] = field(default_factory=dict)
 
-    @property
-    def alone(self) -> bool:
-        return self.rounds >= ROUNDS
+    def answered(self, features: Collection[str]) -> None:
+        """A request with these features was admitted."""
+        for name in features:
+            self._tallies.pop(name, None)
+        for tally in self._tallies.values():
+            tally.others_answered += 1
+
+    def refused(self, features: Collection[str]) -> bool:
+        """Whether this refusal is a feature's own, and not the endpoint's pace."""
+        for name, tally in self._tallies.items():
+            if name not in features:
+                tally.others_refused += 1
+        own = [self._tallies.setdefault(name, FeatureTally()) for name in features]
+        for tally in own:
+            tally.refused += 1
+        return any(
+            tally.refused >= FEATURE_REFUSALS
+            and tally.others_answered >= FEATURE_REFUSALS
+            and tally.others_refused * 10 <= tally.others_answered
+            for tally in own
+        )
 
 
+@dataclass(slots=True)
 class Rate:
-    """For the requests to one endpoint. ``clock`` in seconds. Every ``sent`` is followed by at most one ``answered`` or
-    ``refused``.
+    """``limit`` is the measured rate, requests a second, None while nothing was refused. Times are of one clock, in
+    seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._rate: float | None = None
-        self._began: float | None = None
-        self._next = 0.0
-        self._hold = 0.0
-        self._refused = 0.0
-        self._anchor: float | None = None
-        self._passed = 0
-        self._measured = (0, 1.0)
-        self._sure = False
-        self._seek_s = SEEK_S
-        self._in_a_row = 0
-        self._recent: deque[float] = deque()
-        self._suspects: dict[str, _Suspect] = {}
-        self._flying: list[float] = []
-        self._drought: float | None = None
+    limit: float | None = None
+    held_until: float = 0.0
+    #: when the next request may start
+    _next: float = 0.0
+    #: starts of requests since the last refused one, less those that were refused; what is in flight counts
+    _starts: deque[float] = field(default_factory=deque)
+    #: the start of the last refused request that was news: then nothing was left to be had
+    _empty: float | None = None
+    #: when that refusal came
+    _told: float = 0.0
+    #: how long requests were held since then, seconds
+    _held_s: float = 0.0
+    #: how long the rate stays below the limit after ``_told``
+    _flat: float = FLAT_S
+    _silent: int = 0
 
-    @property
-    def per_second(self) -> float | None:
-        """Requests a second that are sent now; None while no limit was met."""
-        if self._rate is None:
-            return None
-        if not self._sure:
-            return self._rate * math.exp2(min(60.0, (self._clock() - self._refused) / self._seek_s))
-        rise = (self._clock() - self._refused) / max(DOUBLE_S, DOUBLE_REQUESTS / self._rate)
-        return self._rate * (CAUTION + rise**3)
+    def wait_s(self, now: float) -> float:
+        """How long the next request has to wait, 0 where it may start."""
+        return max(0.0, self.held_until - now, self._next - now)
 
-    @property
-    def held_s(self) -> float:
-        """Seconds to the end of the common hold."""
-        return max(0.0, self._hold - self._clock())
+    def take(self, now: float) -> None:
+        """A request starts."""
+        if self._empty is None:
+            self._empty = now
+        self._starts.append(now)
+        if self.limit is None and len(self._starts) > MEMORY:
+            self._starts.popleft()
+        if self.limit is not None:
+            self._next = max(self._next, now - LATE_S) + 1.0 / self.rate(now)
 
-    def wait_s(self) -> float:
-        """Seconds until the next request may be sent; 0 for now."""
-        until = max(self._hold, self._next) if self._rate is not None else self._hold
-        return max(0.0, until - self._clock())
+    def rate(self, now: float) -> float:
+        """Requests a second at this time; only where something was refused."""
+        limit = self.limit or FIRST_RATE
+        since = max(0.0, now - self._told)
+        flat = self._flat
+        if since <= flat:
+            return limit * (UNDER + (1 - UNDER) * since / flat)
+        fast = since - flat - (RISEN - 1) / GROWTH
+        return float(limit * (1 + GROWTH * (since - flat) if fast <= 0 else RISEN * FAST_GROWTH**fast))
 
-    def sent(self) -> float:
-        """A request goes out now; the moment, which its end is reported with."""
-        now = self._clock()
-        self._began = now if self._began is None else self._began
-        self._passed += 1
-        self._recent.append(now)
-        self._flying.append(now)
-        while self._recent[0] < now - RECENT_S:
-            self._recent.popleft()
-        rate = self.per_second
-        if rate is not None:
-            self._next = max(self._next, now - SLACK_S) + 1 / rate
-        return now
+    def answered(self) -> None:
+        """A request was admitted, whatever it was answered with."""
+        self._silent = 0
 
-    def ended(self, sent: float) -> None:
-        """The request is not under way any more, whatever came of it."""
-        self._flying.remove(sent)
-
-    @property
-    def starved(self) -> bool:
-        """Whether nothing but refusals came for so long that it is no matter of speed."""
-        now = self._clock()
-        running = any(sent < now - LET_THROUGH_S for sent in self._flying)
-        return self._drought is not None and now - self._drought > STARVED_S and not running
-
-    def answered(self, shape: str, tokens: int) -> None:
-        """A request of this shape, of about this many prompt tokens, was answered or refused for what it asks."""
-        self._drought = None
-        self._in_a_row = 0
-        self._suspects.pop(shape, None)
-        for suspect in self._suspects.values():
-            if 2 * tokens >= suspect.tokens:
-                suspect.others += 1
-
-    def refused(self, shape: str, tokens: int, sent: float, wait_s: float | None) -> bool:
-        """The endpoint said "slow down", and for how many seconds. False where only this shape hears it while others
-        are answered: then nothing is held.
+    def refused(self, started: float, now: float, retry_after_s: float | None) -> bool:
+        """A request that started then was refused for its pace. True when this is news: refusals of requests that had
+        started before the last one came said nothing new.
         """
-        now = self._clock()
-        if self._alone(shape, tokens):
+        with suppress(ValueError):
+            self._starts.remove(started)
+        if self.limit is not None and started < self._told:
+            if retry_after_s is not None and now + retry_after_s > self.held_until:
+                self._held_s += now + retry_after_s - max(now, self.held_until)
+                self.held_until = now + retry_after_s
             return False
-        self._drought = now if self._drought is None else self._drought
-        self._hold = max(self._hold, now + wait_s if wait_s is not None else 0.0)
-        if sent in self._recent:
-            self._recent.remove(sent)
-        if self._anchor is None or sent > self._anchor:
-            self._passed -= 1
-        if self._rate is not None and sent <= self._refused:  # went out before the first refusal of this burst came
-            passed, seconds = self._measured
-            self._measured = (passed - 1, seconds)
-            if passed > 1:
-                self._rate = (passed - 1) / seconds
-            return True
-        self._learn(now)
-        assert self._rate is not None
-        if wait_s is None:
-            hold = max(HOLD_LEAST_S, HOLD_INTERVALS / self._rate) * 2.0**self._in_a_row
-            self._hold = max(self._hold, now + min(HOLD_MOST_S, hold))
-        self._in_a_row = min(self._in_a_row + 1, 8)
-        self._refused, self._next = now, self._hold
+        self.limit, sure = self._measured(started)
+        self._flat = max(FLAT_S, FLAT_REQUESTS / self.limit) if sure else max(UNSURE_S, UNSURE_REQUESTS / self.limit)
+        while self._starts and self._starts[0] <= started:
+            self._starts.popleft()
+        self._empty, self._told = started, now
+        pause = min(HOLD_S, 1.0 / self.limit) * 2.0**self._silent if retry_after_s is None else retry_after_s
+        self._silent += 1
+        self.held_until = self._next = max(self.held_until, now + min(pause, max(HOLD_MOST_S, retry_after_s or 0.0)))
+        self._held_s = self.held_until - now
         return True
 
-    def _learn(self, now: float) -> None:
-        """The rate at the first refusal of a burst."""
-        before, current, anchor = self._rate, self.per_second, self._anchor
-        began = self._began if self._began is not None else now
-        window = max(1.0, min(RECENT_S, now - began))
-        ramped = self._sure and before is not None and current is not None and current > RAMPED * before
-        if before is None or anchor is None or ramped:
-            self._measured, self._sure = (len(self._recent), window), False
-            self._seek_s = SEEK_S
-        elif self._passed >= SOME:
-            self._measured, self._sure = (self._passed, now - anchor), self._sure or self._passed >= ENOUGH
-            self._seek_s = ROUGH_S
-        else:  # too few to measure: this rate is too high, and its half is not too low if so much passed
-            self._measured = (0, 1.0)
-            self._rate = max(SLOWEST, min(0.8 * before, max(self._passed / max(1.0, now - anchor), 0.5 * before)))
-            return
-        passed, seconds = self._measured
-        self._rate = max(1, passed) / seconds
-        if passed >= ENOUGH or anchor is None or ramped:
-            self._anchor, self._passed = now, 0
-
-    def _alone(self, shape: str, tokens: int) -> bool:
-        suspect = self._suspects.setdefault(shape, _Suspect(rate=self._rate, tokens=tokens))
-        if suspect.alone:
-            return True
-        for name, other in self._suspects.items():
-            if name != shape and not other.alone:
-                other.rounds = other.others = 0
-        if suspect.others:
-            suspect.others = 0
-            suspect.rounds += 1
-        if suspect.alone:
-            self._rate, self._hold, self._next, self._anchor = suspect.rate, 0.0, 0.0, None
-        return suspect.alone
+    def _measured(self, started: float) -> tuple[float, bool]:
+        """The rate that was admitted up to the refused request, and whether that is more than a guess."""
+        since = self._empty if self._empty is not None else started
+        # nothing was sent while requests were held, and a bucket for a few requests gains nothing by that
+        span, count = started - since - self._held_s, sum(start <= started for start in self._starts)
+        if span < SPAN_S or count < SPAN_REQUESTS:
+            if self.limit is None:
+                return max(FIRST_RATE, count / max(span, SPAN_S)), False
+            return max(self.limit * LEAST_CUT, min(self.limit * CUT, (count + 1) / max(span, 1e-3))), False
+        whole = count / span
+        if self.limit is None or started < self._told + self._flat:
+            return whole, True
+        # refused only above the old limit: it is no lower, perhaps a little higher. Where the rate had grown far
+        # above it, the last second tells
+        fast = self.rate(started) > RISEN * self.limit
+        recent = sum(started - RECENT_S < start <= started for start in self._starts) / RECENT_S
+        return (recent, False) if fast and recent > RISEN * whole else (max(whole, 1.01 * self.limit), True)

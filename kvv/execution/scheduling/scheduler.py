@@ -21,6 +21,7 @@ from kvv.execution.scheduling.health import Health, repeated_by_the_case, senten
 from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import Pace
 from kvv.execution.scheduling.queue import WorkQueue
+from kvv.execution.scheduling.rate import Features, Rate
 from kvv.execution.scheduling.sending import Sender
 from kvv.execution.scheduling.stages import Source
 from kvv.execution.scheduling.stepping import next_step, unjudged
@@ -56,8 +57,6 @@ BREAKER_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 PLAIN_REFUSALS = 5
 #: requests whose pictures are read and encoded at once: a large picture takes a hundred megabytes while it is decoded
 PICTURES_AT_ONCE = 2
-#: seconds between two lines about a rate limit
-PACE_TOLD_S = 60.0
 #: unwritten bytes above which no new request starts
 BACKLOG_BYTES = 64 * 1024 * 1024
 
@@ -96,7 +95,8 @@ class Scheduler:
         self._halt = asyncio.Event()
         self._probes = count()
         self._refusals = 0
-        self._pace_told: dict[Role, float] = {}
+        self._features: dict[Role, Features] = {role: Features() for role in limiters}
+        self._answers: dict[Role, int] = dict.fromkeys(limiters, 0)
         self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
         self._sandbox = sandbox
         self._trees = slots()
@@ -108,18 +108,11 @@ class Scheduler:
         """Conclude every work of one wave, as many at once as the limiter allows, until done or stopped."""
         queue = WorkQueue(works)
         risky: list[Work] = []
-        remaining = self._budget.remaining_s()
-        # requests that wait for the endpoint's pace look at no deadline
-        alarm = asyncio.get_running_loop().call_later(remaining, self._check_budget) if remaining is not None else None
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(2 * self._limiters[Role.TARGET].ceiling):
-                    group.create_task(self._take(queue, risky))
-            for work in risky:
-                await self._alone(work)
-        finally:
-            if alarm is not None:
-                alarm.cancel()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2 * self._limiters[Role.TARGET].ceiling):
+                group.create_task(self._take(queue, risky))
+        for work in risky:
+            await self._alone(work)
 
     async def _alone(self, work: Work) -> None:
         """A case that has brought engines down runs with nothing beside it, and the endpoint is asked for a sign of
@@ -166,7 +159,6 @@ class Scheduler:
             self.stop = Stop(reason=reason, sentence=sentence)
             self._store.put_event("stop", {"reason": reason, "sentence": sentence})
         self._halt.set()
-        self._limiters[Role.TARGET].release()
         self._open_road.set()
         self._pace.leave()
 
@@ -288,13 +280,15 @@ class Scheduler:
     async def _attempts(self, work: Work, identity: Identity, request: Request, body: EncodedBody) -> Answered:
         first = work.attempts.get(identity.key, 0)
         contract = work.suite.kind is not SuiteKind.BENCHMARK
-        tried, paced = 0, False
+        tried = 0
         for attempt in count(first + 1):
             await self._open_road.wait()
-            received, found, paced = await self._send(work, identity, attempt, request, body, again=paced)
-            if paced:
-                continue  # the endpoint's speed is no failure of this request
-            tried += 1
+            answers = self._answers[request.role]
+            received, started = await self._send(identity, attempt, request, body, keep_frames=work.keep_frames)
+            found = assess(received.exchange, received.observation)
+            held = self._learn(found, received, request, work.case, started)
+            # the endpoint's pace is no failed attempt while it answers others
+            tried += not (held and self._answers[request.role] > answers)
             answered = Answered(
                 request=request,
                 exchange=received.exchange,
@@ -303,66 +297,67 @@ class Scheduler:
             )
             if request.purpose == BESIDE:
                 self._plain_refused(found)
-            if found.spoken or self._gives_up(found, tried, contract=contract):
+            if found.spoken or (found.pace and not held) or self._gives_up(found, tried, contract=contract):
                 if request.role is Role.JUDGE:
                     return self._judged(found, answered)
                 return await self._settled(work.case, found, answered, grave=GRAVE_TO_CONTRACT if contract else GRAVE)
-            await self._pause(self._wait_s(found, tried))
+            if not held:
+                await self._pause(self._wait_s(found, tried))
         raise AssertionError("unreachable")
 
     async def _send(
-        self, work: Work, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, again: bool
-    ) -> tuple[Received, Assessment, bool]:
-        """The attempt, and whether it is to be sent again at the endpoint's pace."""
+        self, identity: Identity, attempt: int, request: Request, body: EncodedBody, *, keep_frames: bool
+    ) -> tuple[Received, float]:
+        """What came back, and when the request started, in seconds of the monotonic clock."""
         limiter = self._limiters[request.role]
-        async with limiter.slot(request.expect_prompt_tokens or body.size // 4, again=again) as sent:
+        async with limiter.slot(request.expect_prompt_tokens or body.size // 4):
+            started = await limiter.turn(self._pause, lambda: bool(self.stop))
             self._check_budget()
             if self.stop:
                 raise Stopped
-            received = await self._sender.send(identity, attempt, request, body, keep_frames=work.keep_frames)
-            found = assess(received.exchange, received.observation)
-            # before the place is free: the next in the queue must not go out into a refusal
-            paced = self._learn(found, received, request, sent, work.case)
+            received = await self._sender.send(identity, attempt, request, body, keep_frames=keep_frames)
         self._observer.exchanged(received, limiter.limit)
-        return received, found, paced
+        return received, started
 
-    def _learn(self, found: Assessment, received: Received, request: Request, sent: float, case: Case) -> bool:
-        """What an attempt tells about the endpoint's speed. True when it is to be sent again at that speed."""
-        limiter, exchange = self._limiters[request.role], received.exchange
-        shape, tokens = shape_of(request), request.expect_prompt_tokens or 0
-        if request.role is Role.TARGET:
+    def _learn(self, found: Assessment, received: Received, request: Request, case: Case, started: float) -> bool:
+        """Whether all requests to this endpoint are held now: it said that they come too fast."""
+        role = request.role
+        limiter = self._limiters[role]
+        too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
+        if found.pace and not too_long:
+            return self._paced(found, received, request, case, started)
+        if found.standing is not Standing.UNAVAILABLE:
+            limiter.rate.answered()
+            self._answers[role] += 1
+            self._features[role].answered(_features_of(request))
+        if role is Role.TARGET:
             self._pace.heard(silent=found.reason in SILENCE)
         if found.spoken:
-            limiter.rate.answered(shape, tokens)
-            if limiter.answered(exchange.timing.first_token_ms):
-                self._limited(limiter, request.role, "rising-first-token-time", case)
-            return False
-        wait = rate_limit_wait_s(exchange)
-        if _is_pace(found, wait):
-            if self.stop or limiter.rate.starved or not limiter.rate.refused(shape, tokens, sent, wait):
-                return False
-            self._tell_pace(limiter, request.role, found)
-            return True
-        if found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
-            self._limited(limiter, request.role, found.reason, case)
+            if limiter.answered(received.exchange.timing.first_token_ms):
+                event = {"role": role.value, "limit": limiter.limit, "reason": "rising-first-token-time"}
+                self._store.put_event("limit", {**event, "case": case.key})
+        elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
+            self._store.put_event(
+                "limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key}
+            )
         return False
 
-    def _limited(self, limiter: Limiter, role: Role, reason: str, case: Case) -> None:
-        self._store.put_event("limit", {"role": role.value, "limit": limiter.limit, "reason": reason, "case": case.key})
-
-    def _tell_pace(self, limiter: Limiter, role: Role, found: Assessment) -> None:
-        """One line and one event a minute about a hold."""
-        now, rate = monotonic(), limiter.rate
-        if now < self._pace_told.get(role, now):
-            return
-        self._pace_told[role] = now + PACE_TOLD_S
-        self._store.put_event(
-            "rate-limit", {"role": role.value, "reason": found.reason, "per_second": rate.per_second, "s": rate.held_s}
-        )
-        self._observer.note(
-            f"the {'judge' if role is Role.JUDGE else 'endpoint'} limits the rate ({found.reason}): "
-            f"all requests wait {rate.held_s:.1f} s; no question is lost"
-        )
+    def _paced(self, found: Assessment, received: Received, request: Request, case: Case, started: float) -> bool:
+        """Hold all requests to this endpoint; False where it refuses one feature, and nothing without it."""
+        limiter = self._limiters[request.role]
+        if self._features[request.role].refused(_features_of(request)):
+            limiter.rate = Rate()
+            return False
+        first = limiter.rate.limit is None
+        asked = rate_limit_wait_s(received.exchange)
+        wait = None if asked is None else min(asked, RETRY_AFTER_CAP_S)
+        if limiter.rate.refused(started, monotonic(), wait):
+            allowed = limiter.rate.limit
+            event = {"role": request.role.value, "per_second": allowed, "reason": found.reason, "case": case.key}
+            self._store.put_event("rate", event)
+            if first:
+                self._observer.note(f"the endpoint limits its rate ({found.reason}); requests are sent at its pace")
+        return True
 
     def _plain_refused(self, found: Assessment) -> None:
         """An account that gave out may say so with a 400: then the plainest requests are refused, one after the
@@ -491,19 +486,10 @@ class Scheduler:
         raise AssertionError("unreachable")
 
 
-def _is_pace(found: Assessment, wait_s: float | None) -> bool:
-    """Whether an endpoint says "slow down", for a time that a run can wait."""
-    if not found.retry or (wait_s or 0.0) > RETRY_AFTER_CAP_S:
-        return False
-    return found.reason == "http-429" or (found.reason == "http-503" and found.retry_after_s is not None)
-
-
-def shape_of(request: Request) -> str:
-    """What a limit may apply to alone: the path, streaming, pictures and the names of the body's fields."""
-    if isinstance(request.body, bytes):
-        return f"{request.method} {request.path} bytes"
-    pictures = "pictures" if pictures_of(request.body) else ""
-    return " ".join((request.path, str(request.stream), pictures, *sorted(request.body)))
+def _features_of(request: Request) -> frozenset[str]:
+    """What may decide how an endpoint treats a request: streamed or not, and the fields of its body."""
+    fields = request.body if isinstance(request.body, Mapping) else ()
+    return frozenset({*fields, "streamed" if request.stream else "whole"})
 
 
 def _because(case: Case) -> str:

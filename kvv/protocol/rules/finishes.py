@@ -145,7 +145,7 @@ class Finishes:
             self._sink.hit("finish/calls-missing", frame, "finish_reason is tool_calls and there is no tool call")
         elif calls and reason == "stop" and asked.tool_choice != "named":
             # OpenAI itself answers stop to some forced calls; only the Kimi contract rules that out
-            forced = asked.tool_choice == "required" and not self._context.profile.id.startswith("kimi")
+            forced = asked.tool_choice == "required" and "moonshot" not in self._context.profile.claims.contracts
             self._sink.hit(
                 "finish/tool-calls", frame, "finish_reason is stop after tool calls", cap=SHOULD if forced else None
             )

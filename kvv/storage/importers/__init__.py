@@ -1,10 +1,59 @@
-"""Recorded results of other tools, turned into what a run of ours would have stored, to be judged under our rules."""
+"""Recorded results of other tools, turned into what a run of ours would have stored, to be judged under our rules.
+
+An importer is a function of a file and ``ImportOptions``. Other packages register one under the entry-point group
+``kvv.importers``.
+"""
 
 from __future__ import annotations
 
-from kvv.storage.importers.beam import import_beam
-from kvv.storage.importers.k2vv import import_k2vv
-from kvv.storage.importers.mmmu_pro import import_mmmu_pro
-from kvv.storage.importers.recorded import Imported, ImportFileError, Record
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import cast
 
-__all__ = ["ImportFileError", "Imported", "Record", "import_beam", "import_k2vv", "import_mmmu_pro"]
+from kvv.core.plugins import IMPORTERS, registered
+from kvv.core.usage_error import ConfigError
+from kvv.storage.importers.recorded import Imported, ImportFileError, ImportOptions, Record
+
+__all__ = ["ImportFileError", "ImportOptions", "Imported", "Importer", "Record", "importer", "importer_ids"]
+
+#: reads a file of recorded results; ImportFileError names file and line, ConfigError an option
+Importer = Callable[[Path, ImportOptions], Imported]
+
+#: the tool's name -> the module whose ``read`` imports its results
+SHIPPED: Mapping[str, str] = {"k2vv": "k2vv", "mmmu-pro": "mmmu_pro", "beam": "beam"}
+
+
+def importer_ids() -> list[str]:
+    """Tools whose results can be read, ours first."""
+    return [*SHIPPED, *sorted(plugged_importers()[0])]
+
+
+def importer(tool: str) -> Importer:
+    """The importer of this name; ConfigError for an unknown one."""
+    if tool in SHIPPED:
+        return cast(Importer, import_module(f"{__name__}.{SHIPPED[tool]}").read)
+    if tool in plugged_importers()[0]:
+        return plugged_importers()[0][tool]
+    raise ConfigError(f"TOOL: no importer {tool!r:.60}; known: {', '.join(importer_ids())}")
+
+
+@cache
+def plugged_importers() -> tuple[Mapping[str, Importer], list[str]]:
+    """Other packages' importers by name, and one line for each that cannot be used."""
+    found: dict[str, Importer] = {}
+    entries, broken = registered(IMPORTERS)
+    for entry in entries:
+        try:
+            loaded = entry.load()
+            why = "" if callable(loaded) else f"it gives a {type(loaded).__name__}, not a function"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 another package's code may raise anything
+            why = f"{type(error).__name__}: {error}"
+        if not why and entry.name in {*SHIPPED, *found}:
+            why = "there is another importer of this name"
+        if why:
+            broken.append(f"importer {entry.name!r} ({entry.value}): {why}")
+        else:
+            found[entry.name] = loaded
+    return found, broken

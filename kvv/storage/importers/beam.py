@@ -18,11 +18,21 @@ from typing import Any, TypeGuard
 
 from kvv.cases.suite import Context, Settings
 from kvv.core import Case, Dataset
+from kvv.core.usage_error import ConfigError
 from kvv.data.beam import ABILITIES
 from kvv.data.spec import canonical_sha256, load_spec
 from kvv.profiles.profile import Profile, load_profile, pick_profile
 from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE
-from kvv.storage.importers.recorded import Imported, Line, Lines, Record, answered, read_lines, unanswered
+from kvv.storage.importers.recorded import (
+    Imported,
+    ImportOptions,
+    Line,
+    Lines,
+    Record,
+    answered,
+    read_lines,
+    unanswered,
+)
 from kvv.suites.beam.scoring import ORDERING
 from kvv.suites.beam.suite import BeamSuite
 
@@ -41,6 +51,13 @@ class _Scored:
     score: float | None
     items: tuple[float, ...] | None
     failed: str
+
+
+def read(path: Path, options: ImportOptions) -> Imported:
+    """For ``kvv import beam``."""
+    if options.requests is not None:
+        raise ConfigError("--requests: is for k2vv; an answer file of beam names its own questions")
+    return import_beam(path, options.scores)
 
 
 def import_beam(answers: Path, scores: Path | None) -> Imported:

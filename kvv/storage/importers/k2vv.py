@@ -19,10 +19,21 @@ from typing import Any
 
 from kvv.cases.suite import Context, Settings
 from kvv.core import Case, Dataset
+from kvv.core.usage_error import ConfigError
 from kvv.data.spec import canonical_sha256, load_spec
 from kvv.profiles.profile import Profile, load_profile, pick_profile
 from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE
-from kvv.storage.importers.recorded import Imported, Line, Lines, Record, answered, read_lines, unanswered
+from kvv.storage.importers.recorded import (
+    Imported,
+    ImportOptions,
+    Line,
+    Lines,
+    Record,
+    answered,
+    no_scores,
+    read_lines,
+    unanswered,
+)
 from kvv.suites.toolcall.k2vv import RowError, case_id, content, declared_tools
 from kvv.suites.toolcall.suite import ToolcallSuite
 
@@ -56,6 +67,14 @@ class _Result:
     def succeeded(self) -> bool:
         """A result without a status is one when it has a response."""
         return self.value.get("status", "success") == "success" and isinstance(self.value.get("response"), Mapping)
+
+
+def read(path: Path, options: ImportOptions) -> Imported:
+    """For ``kvv import k2vv``."""
+    no_scores(options)
+    if options.requests is None:
+        raise ConfigError("--requests: is needed, the file of the requests that were asked")
+    return import_k2vv(path, options.requests)
 
 
 def import_k2vv(results: Path, requests: Path) -> Imported:

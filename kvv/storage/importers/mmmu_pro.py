@@ -14,16 +14,35 @@ from typing import Any
 
 from kvv.cases.suite import Context, Settings
 from kvv.core import Case, Dataset
+from kvv.core.usage_error import ConfigError
 from kvv.data.spec import canonical_sha256, load_spec
 from kvv.profiles.profile import Profile, load_profile, pick_profile
 from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE
-from kvv.storage.importers.recorded import Imported, Line, Lines, Record, answered, read_lines, unanswered
+from kvv.storage.importers.recorded import (
+    Imported,
+    ImportOptions,
+    Line,
+    Lines,
+    Record,
+    answered,
+    no_scores,
+    read_lines,
+    unanswered,
+)
 from kvv.suites.mmmu_pro.prompts import RECORDED
 from kvv.suites.mmmu_pro.suite import MmmuProSuite, read_options
 
 #: columns of a line that make up the question; the rest is what became of it
 QUESTION = ("id", "question", "options", "answer", "subject", "explanation", "img_type", "topic_difficulty")
 UNKNOWN_MODEL = "unknown"
+
+
+def read(path: Path, options: ImportOptions) -> Imported:
+    """For ``kvv import mmmu-pro``."""
+    no_scores(options)
+    if options.requests is not None:
+        raise ConfigError("--requests: is for k2vv; an mmmu-pro file holds its own questions")
+    return import_mmmu_pro(path, model=options.model, seed=options.seed)
 
 
 def import_mmmu_pro(path: Path, *, model: str | None = None, seed: int = 0) -> Imported:

@@ -30,6 +30,7 @@ from kvv.core import (
     Shape,
     Timing,
 )
+from kvv.core.usage_error import ConfigError
 from kvv.profiles.profile import Profile
 from kvv.protocol.reader import Limits, Reader
 from kvv.protocol.rules import rules_for
@@ -40,6 +41,24 @@ LINE_LIMIT = 256 << 20
 
 class ImportFileError(ValueError):
     """A file that cannot be imported; the message is one line that names file and line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """What ``kvv import`` was given beside the file: ``requests`` and ``scores`` are further files; ``model`` is the
+    model's name where the results do not say it; ``seed`` is the run's.
+    """
+
+    requests: Path | None = None
+    scores: Path | None = None
+    model: str | None = None
+    seed: int = 0
+
+
+def no_scores(options: ImportOptions) -> None:
+    """ConfigError where a file of scores was given to an importer that reads none."""
+    if options.scores is not None:
+        raise ConfigError("SCORES: is for beam")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,8 @@ from kvv.suites.swebench.prompts import MARK
 from .conftest import SUITE, Instance, context
 from .test_agent_fold import call, run
 
+pytestmark = pytest.mark.engines
+
 TASK = """schema_version = "1.3"
 [metadata]
 repository_url = "https://github.com/kvv/tasks"

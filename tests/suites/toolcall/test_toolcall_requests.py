@@ -151,7 +151,8 @@ def test_ids_in_the_form_stay() -> None:
 def test_only_kimi_k2_gets_renamed_ids(bench: Any) -> None:
     row = {"messages": HISTORY, "tools": [bench.tool]}
     k3 = bench.context([row], profile=load_profile("kimi-k3"))
-    k2 = bench.context([row], profile=load_profile("kimi-k3").model_copy(update={"id": "kimi-k2.6"}))
+    k3_profile, claims = load_profile("kimi-k3"), load_profile("kimi-k2.6").claims
+    k2 = bench.context([row], profile=k3_profile.model_copy(update={"claims": claims}))
     assert "search:0" in ids(bench.suite.cases(k3)[0].inputs["body"]["messages"])
     assert "functions.search:0" in ids(bench.suite.cases(k2)[0].inputs["body"]["messages"])
     assert bench.suite.cases(k2)[0].id == bench.suite.cases(k3)[0].id

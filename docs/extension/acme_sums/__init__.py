@@ -1,0 +1,1 @@
+"""Sums: a benchmark, a profile and an importer from outside kvv."""
