@@ -48,6 +48,8 @@ NOT_TRIED_AGAIN = frozenset(
 )
 #: how many inconclusive samples the end wave asks again at most
 END_WAVE = 2_000
+#: connections beside those of the limiter: signs of life go past it
+PROBE_CONNECTIONS = 8
 #: why a reference lane stops with the lane that it stands beside
 TARGET_ENDED = "target-ended"
 
@@ -159,6 +161,7 @@ class Runner:
             first_byte_timeout=config.first_byte_timeout,
             idle_timeout=config.idle_timeout,
             limits=Limits(),
+            max_connections=max(limiter.ceiling for limiter in (shared.limiter, shared.judge)) + PROBE_CONNECTIONS,
         )
         async with transport:
             sandbox = _sandbox(self._job)

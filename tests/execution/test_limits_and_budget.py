@@ -94,6 +94,13 @@ def test_the_limit_grows_only_while_it_is_used_and_halves_under_pressure(monkeyp
     assert halved == grown // 2 or halved == int(grown / 2)
 
 
+@pytest.mark.parametrize(("slow", "halved"), [(1, False), (8, True)])
+def test_rising_first_token_times_halve_the_limit_and_one_long_request_does_not(slow: int, halved: bool) -> None:
+    limiter = Limiter(fixed=None, max_tokens=10**9)
+    times = [100.0] * 30 + [60_000.0] * slow + [100.0] * 3
+    assert any(limiter.answered(ms) for ms in times) is halved
+
+
 def usage(prompt: int, completion: int, cached: int = 0) -> Observation:
     raw = {"prompt_tokens": prompt, "completion_tokens": completion, "prompt_tokens_details": {"cached_tokens": cached}}
     return Observation(shape=Shape.COMPLETION, usage=(UsageReport(place="body", frame=0, raw=raw),))

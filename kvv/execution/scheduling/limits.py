@@ -17,6 +17,7 @@ START_LIMIT = 8
 EARLY_ANSWERS = 15
 SLOWER_TIMES = 4.0
 SLOWER_MS = 2_000.0
+RECENT_ANSWERS = 8
 AUTO_CEILING = 64
 
 
@@ -38,7 +39,7 @@ class Limiter:
         self._early: list[float] = []
         self._turn = asyncio.Lock()
         self.rate = Rate()
-        self._recent = 0.0
+        self._recent: deque[float] = deque(maxlen=RECENT_ANSWERS)
 
     @property
     def limit(self) -> int:
@@ -109,22 +110,28 @@ class Limiter:
             self._tokens += tokens
             turn.set_result(None)
 
-    def answered(self, first_token_ms: float | None = None) -> None:
-        """An answer came: grow, if the limit was what held us back and the first tokens do not come ever later."""
+    def answered(self, first_token_ms: float | None = None) -> bool:
+        """An answer came: grow, if the limit was what held us back and the first tokens do not come ever later.
+
+        True when they do and the limit was halved for it.
+        """
         if first_token_ms is not None and self._slower(first_token_ms):
-            self.pressed()
-        elif self._fixed is None and self._running >= self.limit - 1:
+            return self.pressed()
+        if self._fixed is None and self._running >= self.limit - 1:
             self._limit = min(AUTO_CEILING, self._limit + 1 / max(self._limit, 1))
             self._wake()
+        return False
 
     def _slower(self, first_token_ms: float) -> bool:
         """Whether recent times to first token are several times the early ones: the endpoint queues what we send."""
         if len(self._early) < EARLY_ANSWERS:
             self._early.append(first_token_ms)
-            self._recent = first_token_ms
             return False
-        self._recent += (first_token_ms - self._recent) / 8
-        return self._recent > SLOWER_TIMES * sorted(self._early)[EARLY_ANSWERS // 2] + SLOWER_MS
+        self._recent.append(first_token_ms)  # their median: one long request says nothing about the endpoint
+        if len(self._recent) < RECENT_ANSWERS:
+            return False
+        recent, early = (sorted(values)[len(values) // 2] for values in (self._recent, self._early))
+        return recent > SLOWER_TIMES * early + SLOWER_MS
 
     def pressed(self) -> bool:
         """The endpoint said slow down: halve, once per cooldown. True when the limit changed."""

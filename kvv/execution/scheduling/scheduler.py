@@ -31,6 +31,7 @@ from kvv.execution.workers import Workers
 from kvv.profiles.profile import Profile
 from kvv.protocol.classify import BESIDE, LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
 from kvv.protocol.encode import EncodedBody, encode
+from kvv.protocol.rate_headers import rate_limit_wait_s
 from kvv.protocol.reader import Received
 from kvv.sandbox.base import Sandbox, SandboxError
 from kvv.storage.store import Store, StoreError
@@ -324,7 +325,7 @@ class Scheduler:
         limiter = self._limiters[role]
         too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
         if found.pace and not too_long:
-            return self._paced(found, request, case, started)
+            return self._paced(found, received, request, case, started)
         if found.standing is not Standing.UNAVAILABLE:
             limiter.rate.answered()
             self._answers[role] += 1
@@ -332,21 +333,25 @@ class Scheduler:
         if role is Role.TARGET:
             self._pace.heard(silent=found.reason in SILENCE)
         if found.spoken:
-            limiter.answered(received.exchange.timing.first_token_ms)
+            if limiter.answered(received.exchange.timing.first_token_ms):
+                event = {"role": role.value, "limit": limiter.limit, "reason": "rising-first-token-time"}
+                self._store.put_event("limit", {**event, "case": case.key})
         elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
             self._store.put_event(
                 "limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key}
             )
         return False
 
-    def _paced(self, found: Assessment, request: Request, case: Case, started: float) -> bool:
+    def _paced(self, found: Assessment, received: Received, request: Request, case: Case, started: float) -> bool:
         """Hold all requests to this endpoint; False where it refuses one feature, and nothing without it."""
         limiter = self._limiters[request.role]
         if self._features[request.role].refused(_features_of(request)):
             limiter.rate = Rate()
             return False
         first = limiter.rate.limit is None
-        if limiter.rate.refused(started, monotonic(), found.retry_after_s):
+        asked = rate_limit_wait_s(received.exchange)
+        wait = None if asked is None else min(asked, RETRY_AFTER_CAP_S)
+        if limiter.rate.refused(started, monotonic(), wait):
             allowed = limiter.rate.limit
             event = {"role": request.role.value, "per_second": allowed, "reason": found.reason, "case": case.key}
             self._store.put_event("rate", event)
@@ -437,7 +442,7 @@ class Scheduler:
 
     async def reach(self) -> Assessment:
         """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
-        found = await self._probe(_reach_pauses())
+        found = await self._probe(_reach_pauses(), started=False)
         if found.standing is not Standing.ANSWERED and not self.stop:
             wrong = sentence(found, started=False)
             budget = self._budget.exceeded()
@@ -453,7 +458,7 @@ class Scheduler:
         """Is the judge there? Asked before the first question: a judge that is not would waste prompts of a million
         tokens.
         """
-        found = await self._probe(_reach_pauses(), request)
+        found = await self._probe(_reach_pauses(), request, started=False)
         if found.standing is not Standing.ANSWERED and not self.stop:
             self.halt(
                 f"judge-{found.reason}",
@@ -461,7 +466,9 @@ class Scheduler:
             )
         return found
 
-    async def _probe(self, pauses: tuple[float, ...], request: Request | None = None) -> Assessment:
+    async def _probe(
+        self, pauses: tuple[float, ...], request: Request | None = None, *, started: bool = True
+    ) -> Assessment:
         """Send the control until it is answered or the pauses are used up; past the limiter and the closed road."""
         request = request or self._control_request
         body = encode(request.body)
@@ -470,6 +477,8 @@ class Scheduler:
             identity = Identity(case="kvv/reachability", sample=probe, step=0, ask=0, purpose=LIVENESS)
             received = await self._sender.send(identity, attempt, request, body, keep_frames=True)
             found = assess(received.exchange, received.observation)
+            if not started and attempt > 1 and "ECONNREFUSED" in found.detail:
+                return found  # nobody listens: that is told at once
             too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
             if not found.retry or pause is None or too_long or self.stop or self._budget.exceeded():
                 return found
