@@ -31,7 +31,6 @@ def texts_alike(look: Look, wanted: Any) -> Problem | None:
     return Problem(
         reason="texts-differ",
         detail=f"{wanted['of']} {quoted(common)}, {wanted['like']} {quoted(like[0])}, in every sample",
-        repeats=True,
     )
 
 
@@ -48,7 +47,7 @@ def as_often(look: Look, wanted: Any) -> Problem | None:
         return None
     if not all(like) or not like:
         return inconclusive("not-shown", detail)
-    return Problem(reason="lost-in-one-form", detail=detail, repeats=True)
+    return Problem(reason="lost-in-one-form", detail=detail)
 
 
 def cut_in_reasoning(look: Look, wanted: Any) -> Problem | None:
@@ -65,7 +64,6 @@ def cut_in_reasoning(look: Look, wanted: Any) -> Problem | None:
     return Problem(
         reason="reasoning-as-content",
         detail=f"cut inside its reasoning the answer has the content {quoted(short.answer)}",
-        repeats=True,
     )
 
 

@@ -240,7 +240,7 @@ def recalls(look: Look, wanted: Any) -> Problem | None:
     problem = says(look, wanted)
     if problem is None or problem.outcome is not Outcome.FAIL:
         return problem
-    return replace(problem, repeats=True)
+    return replace(problem)
 
 
 def says_not(look: Look, wanted: Any) -> Problem | None:

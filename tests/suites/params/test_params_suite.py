@@ -164,7 +164,7 @@ def test_an_engine_that_takes_the_models_own_default_is_not_asked(stage: Any) ->
     assert skips("kimi-k3", Surface.ENGINE) == {
         "a bare engine takes its default from the model's own generation_config"
     }
-    assert skips("qwen3") == {"asked of openai, kimi-k3* only"}
+    assert skips("qwen3") == {"the profile qwen3 does not claim logprobs, default_temperature on the surface vendor"}
 
 
 def test_an_endpoint_whose_default_is_colder_fails_where_it_reports_what_it_draws_from(stage: Any) -> None:
