@@ -23,7 +23,7 @@ from tables import show
 from kvv.sandbox import SandboxError, Workspace, choose
 from kvv.sandbox.adapters import AGENTS, OWN, AdapterError, identity
 from kvv.sandbox.container import LABEL
-from kvv.sandbox.engine import Engine, socket_path
+from kvv.sandbox.engine import ContainerEngine, socket_path
 
 WAIT_S = 5.0
 INSTANCES = 6
@@ -46,7 +46,7 @@ def mounts() -> int:
 
 def containers() -> int:
     path = socket_path()
-    return len(Engine(path).labelled(LABEL)) if path else 0
+    return len(ContainerEngine(path).labelled(LABEL)) if path else 0
 
 
 def measured(sandbox: str, agent: str, samples: int) -> list[object]:

@@ -46,7 +46,7 @@ from kvv.data.merges import read_merges
 from kvv.profiles.profile import load_profile
 from kvv.profiles.token_counts import Bpe, Tokenizer
 from kvv.protocol.encode import encode
-from kvv.protocol.reader import Limits
+from kvv.protocol.reader import ReadLimits
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.storage.store import Store
 from kvv.suites.beam.suite import BeamSuite
@@ -175,7 +175,7 @@ def prepare(tokenizer: Tokenizer, *, quick: bool) -> None:
 async def _flight(base: str, folder: Path, cases: list[Case]) -> None:
     endpoints = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=f"{base}/c200b1i10/v1", key=None)}
     with Store.create(folder / "store.sqlite", {}) as store:
-        async with Transport(endpoints, redactor=Redactor(), limits=Limits()) as transport:
+        async with Transport(endpoints, redactor=Redactor(), limits=ReadLimits()) as transport:
 
             async def ask(number: int, case: Case) -> None:
                 request = Request(body={**case.inputs["body"], "stream": True}, stream=True)
@@ -295,7 +295,7 @@ async def _streams(
     ended = time.monotonic() + seconds * 0.9
     number = count()
     with Store.create(folder / "store.sqlite", {}) as store:
-        async with Transport(endpoints, redactor=Redactor(), limits=Limits()) as transport:
+        async with Transport(endpoints, redactor=Redactor(), limits=ReadLimits()) as transport:
 
             async def watch() -> None:
                 request = Request(

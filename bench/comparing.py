@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvv.analysis import CaseResult, Row, SampleResult, Side, SuiteResult, compare
+from kvv.analysis import CaseResult, RunSummary, SampleResult, SuiteResult, SummaryRow, compare
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Level, Outcome
 from kvv.stats.changes import change_points
@@ -44,7 +44,7 @@ def questions(n: int, rng: np.random.Generator) -> Floats:
     return np.asarray(rng.beta(0.35, 0.05, n), dtype=np.float64)
 
 
-def side(name: str, p: Floats, samples: int, rng: np.random.Generator) -> Side:
+def side(name: str, p: Floats, samples: int, rng: np.random.Generator) -> RunSummary:
     drawn = (rng.random((len(p), samples)) < p[:, None]).astype(float)
     cases = {
         f"q{i}": CaseResult(
@@ -57,7 +57,7 @@ def side(name: str, p: Floats, samples: int, rng: np.random.Generator) -> Side:
         )
         for i, row in enumerate(drawn)
     }
-    row = Row(
+    row = SummaryRow(
         metric="accuracy",
         primary=True,
         value=float(drawn.mean()),
@@ -67,7 +67,7 @@ def side(name: str, p: Floats, samples: int, rng: np.random.Generator) -> Side:
         n_planned=drawn.size,
     )
     suite = SuiteResult(id="s", kind=SuiteKind.BENCHMARK, title="s", facts={}, rows=(row,), cases=cases)
-    return Side(
+    return RunSummary(
         run_id=name,
         date="",
         vendor=name,

@@ -28,9 +28,9 @@ from tables import show
 
 from kvv.core import Picture, PictureForm
 from kvv.data.pictures import Shelf, with_pictures
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.protocol.encode import encode
-from kvv.protocol.images import encoded
+from kvv.protocol.images import encode_picture
 
 FLAT, STALL_MS = 1.25, 50.0
 
@@ -132,7 +132,7 @@ def whole_run(url: str, folder: Path, n: int, side: int, preset: str) -> list[ob
 def memory(n: int, side: int) -> bool:
     flat = True
     rows = []
-    with tempfile.TemporaryDirectory() as name, ReferenceServer(ReferenceConfig(model="kimi-k3")) as server:
+    with tempfile.TemporaryDirectory() as name, MockServer(MockConfig(model="kimi-k3")) as server:
         for preset in ("", "kvv"):
             pair = [whole_run(server.base_url, Path(name), size, side, preset) for size in (n // 8, n)]
             ratio = float(str(pair[1][3])) / float(str(pair[0][3]))
@@ -196,7 +196,7 @@ def preparing(n: int) -> bool:
             each = (time.perf_counter() - started) / len(pictures) * 1000
             idle = asyncio.run(stalls([]))
             on_loop = asyncio.run(stalls([body(picture, form) for picture in pictures], naive=True))
-            size = len(encoded(SHELF.read(pictures[0]), form).data) / 1024
+            size = len(encode_picture(SHELF.read(pictures[0]), form).data) / 1024
             sound = sound and late - idle <= STALL_MS
             rows.append(
                 [

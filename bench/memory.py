@@ -21,7 +21,7 @@ from pipeline import Pipeline
 from tables import show
 
 from kvv.core import Role
-from kvv.protocol.reader import Limits
+from kvv.protocol.reader import ReadLimits
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.storage.store import Store
 from kvv.transport import Endpoint, Transport
@@ -40,7 +40,7 @@ async def run(base: str, folder: Path, *, chunks: int, samples: int, workers: in
     """``samples`` through the pipeline by ``workers``; streams where ``chunks`` is not 0."""
     endpoints = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=f"{base}/c{chunks or 200}b4/v1", key=KEY)}
     with Store.create(folder / "store.sqlite", {}) as store:
-        async with Transport(endpoints, redactor=Redactor([KEY]), limits=Limits()) as transport:
+        async with Transport(endpoints, redactor=Redactor([KEY]), limits=ReadLimits()) as transport:
             pipeline = Pipeline(transport, "kimi-k3", store)
             turns = repeat(None, samples)
 

@@ -21,9 +21,9 @@ from tables import ratio, show
 
 from kvv.core import Identity, Outcome, Request, Role, Verdict
 from kvv.profiles.profile import load_profile
-from kvv.protocol.classify import Standing, assess
+from kvv.protocol.classify import Classification, assess
 from kvv.protocol.encode import encode
-from kvv.protocol.reader import Limits
+from kvv.protocol.reader import ReadLimits
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.protocol.rules import rules_for
 from kvv.storage.store import Store
@@ -63,8 +63,8 @@ class Pipeline:
             self._store.put_verdict(verdict)
 
 
-def judge(identity: Identity, standing: Standing, answer: str) -> Verdict:
-    assert standing is Standing.ANSWERED, standing
+def judge(identity: Identity, standing: Classification, answer: str) -> Verdict:
+    assert standing is Classification.ANSWERED, standing
     right = bool(answer)
     outcome = Outcome.PASS if right else Outcome.FAIL
     return Verdict(
@@ -79,7 +79,7 @@ def judge(identity: Identity, standing: Standing, answer: str) -> Verdict:
 @asynccontextmanager
 async def pipeline(base: str, profile: str, store: Store | None) -> AsyncIterator[tuple[Ask, Ask]]:
     endpoints = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=base + PATH, key="sk-bench-0123456789")}
-    async with Transport(endpoints, redactor=Redactor(["sk-bench-0123456789"]), limits=Limits()) as transport:
+    async with Transport(endpoints, redactor=Redactor(["sk-bench-0123456789"]), limits=ReadLimits()) as transport:
         run = Pipeline(transport, profile, store)
         yield (lambda: run.ask(stream=False), lambda: run.ask(stream=True))
         if run.findings:

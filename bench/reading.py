@@ -24,7 +24,7 @@ import orjson
 
 from kvv.core import Identity, Request
 from kvv.profiles.profile import Profile, load_profile
-from kvv.protocol.reader import Limits, Reader
+from kvv.protocol.reader import ExchangeReader, ReadLimits
 from kvv.protocol.rules import rules_for
 from kvv.protocol.sse import EventStream
 
@@ -135,14 +135,14 @@ class Way:
 
     def read(self, events: Sequence[bytes]) -> None:
         rules = rules_for(self.profile, REQUEST) if self.profile else None
-        reader = Reader(
+        reader = ExchangeReader(
             identity=IDENTITY,
             attempt=1,
             request=REQUEST,
             started="",
             rules=rules,
             keep_frames=False,
-            limits=Limits(),
+            limits=ReadLimits(),
             redact=None,
             steady=self.steady,
         )
@@ -153,14 +153,14 @@ class Way:
 
     def read_body(self, body: bytes) -> None:
         rules = rules_for(self.profile, BODY_REQUEST) if self.profile else None
-        reader = Reader(
+        reader = ExchangeReader(
             identity=IDENTITY,
             attempt=1,
             request=BODY_REQUEST,
             started="",
             rules=rules,
             keep_frames=False,
-            limits=Limits(),
+            limits=ReadLimits(),
             redact=None,
         )
         reader.head(200, HEADERS)

@@ -26,9 +26,9 @@ from tables import show
 
 from kvv.core import Frame, Identity, Request, Role
 from kvv.profiles.profile import load_profile
-from kvv.protocol.classify import Standing
+from kvv.protocol.classify import Classification
 from kvv.protocol.encode import encode
-from kvv.protocol.reader import Limits
+from kvv.protocol.reader import ReadLimits
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.protocol.rules import rules_for
 from kvv.storage.store import Store
@@ -100,7 +100,7 @@ async def scenario(
         )
         await store.drained(BACKLOG)
         store.put_exchange(received, request, encoded)
-        store.put_verdict(judge(identity, Standing.ANSWERED, received.observation.answer))
+        store.put_verdict(judge(identity, Classification.ANSWERED, received.observation.answer))
         late.extend(lateness(received.exchange.frames))
 
     async def write(transport: Transport) -> None:
@@ -114,7 +114,7 @@ async def scenario(
             await asyncio.sleep(0.005)
             loop_late.append((time.perf_counter() - before) * 1000 - 5)
 
-    async with Transport(endpoints, redactor=Redactor(), limits=Limits()) as transport:
+    async with Transport(endpoints, redactor=Redactor(), limits=ReadLimits()) as transport:
         background = [asyncio.create_task(tick()), *(asyncio.create_task(write(transport)) for _ in range(WRITERS))]
         await asyncio.gather(*(ask(transport, stream=True, text="hello") for _ in range(STREAMS)))
         for task in background:

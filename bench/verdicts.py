@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from kvv.cases.suite import Context, ReferenceRun, Settings, SuiteKind, load_suite
 from kvv.core import Area, Case, Level, Outcome, Stat, Verdict
-from kvv.decision import Collector, Evidence, Look, SuiteRun, decide, decide_look
-from kvv.planning.interim_plan import LookPlan, plan_looks
+from kvv.decision import Collector, DecisionEvidence, InterimAnalysis, SuiteRun, decide, decide_look
+from kvv.planning.interim_plan import InterimPlan, plan_looks
 from kvv.planning.plan import PlannedSuite
 from kvv.profiles.policy import Policy, load_policy
 from kvv.profiles.profile import load_profile
@@ -297,7 +297,7 @@ def judge(
     worse: dict[str, Floats],
     rng: np.random.Generator,
     *,
-    looks: Mapping[str, LookPlan] | None = None,
+    looks: Mapping[str, InterimPlan] | None = None,
 ) -> Judged:
     """One run of the whole policy; ``worse`` gives a suite other success probabilities than the official endpoint's.
 
@@ -319,7 +319,9 @@ def judge(
             verdicts, taken[suite.id] = look_by_look(suite, plan, verdicts, collector, references, seed)
         asked[suite.id] = len(verdicts)
         stats.append(row_of(suite, verdicts))
-    decision = decide(collector, Evidence(stats=stats, references=references, looks=taken), np.random.default_rng(seed))
+    decision = decide(
+        collector, DecisionEvidence(stats=stats, references=references, looks=taken), np.random.default_rng(seed)
+    )
     return Judged(
         outcome=decision.outcome,
         gates={gate.id.split("/")[0]: gate.decision for gate in decision.gates},
@@ -335,17 +337,17 @@ class Judged:
     outcome: Outcome
     gates: dict[str, Outcome]
     asked: dict[str, int]
-    looks: dict[str, Look]
+    looks: dict[str, InterimAnalysis]
 
 
 def look_by_look(
     suite: Simulated,
-    plan: LookPlan,
+    plan: InterimPlan,
     verdicts: list[tuple[Case, Verdict]],
     collector: Collector,
     references: Mapping[str, list[ReferenceRun]],
     seed: int,
-) -> tuple[list[tuple[Case, Verdict]], Look]:
+) -> tuple[list[tuple[Case, Verdict]], InterimAnalysis]:
     """What was asked of a suite, and the look that decides it: the product's order, looks and decisions."""
     known = {(verdict.case, verdict.sample): verdict for _, verdict in verdicts}
     seen: list[tuple[Case, Verdict]] = []
@@ -354,8 +356,8 @@ def look_by_look(
         for case in plan.order(number - 1):
             seen.append((case, known[case.id, case.sample]))
             collector.add(*seen[-1])
-        look = Look(number=number, fractions=plan.fractions, planned=plan.planned)
-        evidence = Evidence(references=references, looks={suite.id: look})
+        look = InterimAnalysis(number=number, fractions=plan.fractions, planned=plan.planned)
+        evidence = DecisionEvidence(references=references, looks={suite.id: look})
         if (
             decide_look([row_of(suite, seen)], collector, evidence, np.random.default_rng(seed)).decision
             is not Outcome.INCONCLUSIVE
@@ -364,10 +366,10 @@ def look_by_look(
     for case in plan.order(last - 1):
         seen.append((case, known[case.id, case.sample]))
         collector.add(*seen[-1])
-    return seen, Look(number=last, fractions=plan.fractions, planned=plan.planned, stopped=False)
+    return seen, InterimAnalysis(number=last, fractions=plan.fractions, planned=plan.planned, stopped=False)
 
 
-def planned_looks(suites: list[Simulated], policy: Policy, rng: np.random.Generator) -> dict[str, LookPlan]:
+def planned_looks(suites: list[Simulated], policy: Policy, rng: np.random.Generator) -> dict[str, InterimPlan]:
     """For the suites that can be looked at: those whose gate is no F1."""
     found = {}
     for suite in suites:

@@ -36,8 +36,8 @@ from kvv.core import (
 from kvv.profiles.profile import Profile, Sampling, load_profile, pick_profile
 from kvv.reporting.frames import read_run
 from kvv.stats.metrics import MeanTally, Metric
-from kvv.storage.importers import Imported, Importer, ImportFileError, ImportOptions, Record
-from kvv.storage.importers.recorded import Line, Lines, answered, read_lines, unanswered
+from kvv.storage.importers import Imported, Importer, ImportFileError, ImportOptions, RecordedSample
+from kvv.storage.importers.recorded import Lines, RecordedLine, read_lines, record_answer, record_no_answer
 
 __all__ = [
     "Answered",
@@ -56,13 +56,13 @@ __all__ = [
     "Importer",
     "KeyEntry",
     "Level",
-    "Line",
+    "RecordedLine",
     "Lines",
     "MeanTally",
     "Metric",
     "Outcome",
     "Profile",
-    "Record",
+    "RecordedSample",
     "Request",
     "Result",
     "Sampling",
@@ -73,10 +73,10 @@ __all__ = [
     "Suite",
     "SuiteKind",
     "Verdict",
-    "answered",
+    "record_answer",
     "load_profile",
     "pick_profile",
     "read_lines",
     "read_run",
-    "unanswered",
+    "record_no_answer",
 ]

@@ -1,10 +1,10 @@
-"""Two or more finished runs aligned by case. Pure; runs come as ``Side`` values, read by
+"""Two or more finished runs aligned by case. Pure; runs come as ``RunSummary`` values, read by
 ``kvv.storage.run_summary_reader``.
 """
 
 from __future__ import annotations
 
-from kvv.analysis.comparability import KINDS, Unlike, differences, refused
+from kvv.analysis.comparability import KINDS, Unlike, differences, find_refused
 from kvv.analysis.compare import (
     AreaPair,
     Comparison,
@@ -15,8 +15,8 @@ from kvv.analysis.compare import (
     label,
     with_answers,
 )
-from kvv.analysis.pairs import Measure, PairResult, compare_pair, measures, tie_groups
-from kvv.storage.run_summary import CaseResult, Measured, Row, SampleResult, Service, Side, SuiteResult
+from kvv.analysis.pairs import PairMeasure, PairResult, compare_pair, measures, tie_groups
+from kvv.storage.run_summary import CaseResult, Measured, RunSummary, SampleResult, Service, SuiteResult, SummaryRow
 
 __all__ = [
     "KINDS",
@@ -24,13 +24,13 @@ __all__ = [
     "CaseResult",
     "Comparison",
     "DiscordantCase",
-    "Measure",
+    "PairMeasure",
     "Measured",
     "PairResult",
-    "Row",
+    "SummaryRow",
     "SampleResult",
     "Service",
-    "Side",
+    "RunSummary",
     "SuiteComparison",
     "SuiteResult",
     "Unlike",
@@ -40,7 +40,7 @@ __all__ = [
     "differences",
     "label",
     "measures",
-    "refused",
+    "find_refused",
     "tie_groups",
     "with_answers",
 ]

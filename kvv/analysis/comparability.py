@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvv.cases.suite import SuiteKind
-from kvv.storage.run_summary import Side, SuiteResult
+from kvv.storage.run_summary import RunSummary, SuiteResult
 
 #: what `--allow-different` takes, beside `all`
 KINDS = ("suites", "data", "cases", "sampling", "judge", "agent", "scorer", "profile")
@@ -27,7 +27,7 @@ class Unlike:
     text: str
 
 
-def differences(sides: Sequence[Side]) -> list[Unlike]:
+def differences(sides: Sequence[RunSummary]) -> list[Unlike]:
     """Everything in which the runs differ from the first one, in a fixed order."""
     first = sides[0]
     found = []
@@ -39,12 +39,12 @@ def differences(sides: Sequence[Side]) -> list[Unlike]:
     return found
 
 
-def refused(found: Sequence[Unlike], allowed: Collection[str]) -> list[Unlike]:
+def find_refused(found: Sequence[Unlike], allowed: Collection[str]) -> list[Unlike]:
     """Those that keep a comparison from being made."""
     return [] if "all" in allowed else [unlike for unlike in found if unlike.kind not in allowed]
 
 
-def _whole(first: Side, other: Side) -> list[Unlike]:
+def _whole(first: RunSummary, other: RunSummary) -> list[Unlike]:
     found = []
     lacking = [name for name in first.suites if name not in other.suites]
     extra = [name for name in other.suites if name not in first.suites]
@@ -65,7 +65,7 @@ def _whole(first: Side, other: Side) -> list[Unlike]:
     return found
 
 
-def _suite(first: Side, other: Side, suite: str) -> list[Unlike]:
+def _suite(first: RunSummary, other: RunSummary, suite: str) -> list[Unlike]:
     a, b = first.suites[suite], other.suites[suite]
     found = []
     for kind in FACTS:
@@ -102,6 +102,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def shared_suites(sides: Sequence[Side]) -> list[SuiteResult]:
+def shared_suites(sides: Sequence[RunSummary]) -> list[SuiteResult]:
     """The first run's suites that all runs have, in report order."""
     return [suite for name, suite in sides[0].suites.items() if all(name in side.suites for side in sides)]

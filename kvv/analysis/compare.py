@@ -10,12 +10,12 @@ from itertools import combinations
 
 import numpy as np
 
-from kvv.analysis.comparability import Unlike, differences, refused, shared_suites
-from kvv.analysis.pairs import Measure, PairResult, aligned, compare_pair, measures, outcome_of, tie_groups
+from kvv.analysis.comparability import Unlike, differences, find_refused, shared_suites
+from kvv.analysis.pairs import PairMeasure, PairResult, align_cases, compare_pair, measures, outcome_of, tie_groups
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Level, Outcome
 from kvv.stats import benjamini_hochberg
-from kvv.storage.run_summary import Side, SuiteResult
+from kvv.storage.run_summary import RunSummary, SuiteResult
 
 #: cases listed of one suite and pair, and of them how many come with their answers, over all
 LISTED, WITH_ANSWERS = 200, 60
@@ -94,7 +94,7 @@ class AreaPair:
 class Comparison:
     """``unlike`` were allowed by the user; ``dropped`` are sentences on what is not compared for it."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[RunSummary, ...]
     unlike: tuple[Unlike, ...]
     dropped: tuple[str, ...]
     quality: tuple[SuiteComparison, ...]
@@ -111,12 +111,12 @@ def label(index: int) -> str:
     return chr(ord("A") + index % 26) + (str(index // 26 + 1) if index >= 26 else "")
 
 
-def compare(sides: Sequence[Side], rng: np.random.Generator, *, allowed: Collection[str] = ()) -> Comparison:
+def compare(sides: Sequence[RunSummary], rng: np.random.Generator, *, allowed: Collection[str] = ()) -> Comparison:
     """Raises UnlikeRuns; at least two sides or ValueError. Deterministic for a given ``rng`` state."""
     if len(sides) < 2:
         raise ValueError("a comparison needs two runs")
     unlike = differences(sides)
-    if bad := refused(unlike, allowed):
+    if bad := find_refused(unlike, allowed):
         raise UnlikeRuns(bad)
     shared = shared_suites(sides)
     benchmarks = [suite.id for suite in shared if suite.kind is SuiteKind.BENCHMARK]
@@ -151,7 +151,7 @@ def with_answers(found: Comparison, answers: Answers, expected: Expected) -> Com
 # --- quality ---------------------------------------------------------------------------------------
 
 
-def _suite(sides: Sequence[Side], suite: str, rng: np.random.Generator) -> SuiteComparison:
+def _suite(sides: Sequence[RunSummary], suite: str, rng: np.random.Generator) -> SuiteComparison:
     results = [side.suites[suite] for side in sides]
     pairs = [
         compare_pair(i, j, results[i], results[j], measure, rng)
@@ -186,10 +186,10 @@ def _adjusted(suites: Sequence[SuiteComparison]) -> list[SuiteComparison]:
 
 
 def _groups(suite: SuiteComparison) -> list[tuple[int, ...]]:
-    return tied([pair for pair in suite.pairs if pair.measure.primary and pair.measure.better])
+    return group_ties([pair for pair in suite.pairs if pair.measure.primary and pair.measure.better])
 
 
-def tied(pairs: Sequence[PairResult]) -> list[tuple[int, ...]]:
+def group_ties(pairs: Sequence[PairResult]) -> list[tuple[int, ...]]:
     """Tie groups of one suite's pairs, p-values adjusted. Runs are ordered by their mean difference from all others,
     which is on shared questions, not by their own means."""
     pairs = [pair for pair in pairs if pair.difference is not None]
@@ -207,7 +207,7 @@ def tied(pairs: Sequence[PairResult]) -> list[tuple[int, ...]]:
 # --- contract --------------------------------------------------------------------------------------
 
 
-def _areas(sides: Sequence[Side], suites: Sequence[str]) -> list[AreaPair]:
+def _areas(sides: Sequence[RunSummary], suites: Sequence[str]) -> list[AreaPair]:
     found: dict[tuple[int, int, Area], AreaPair] = {}
     for i, j in combinations(range(len(sides)), 2):
         for suite in suites:
@@ -244,7 +244,7 @@ def _kind(a: Outcome, b: Outcome) -> str:
 
 
 def _discordant(
-    sides: Sequence[Side], benchmarks: Sequence[str], contract: Sequence[str]
+    sides: Sequence[RunSummary], benchmarks: Sequence[str], contract: Sequence[str]
 ) -> tuple[list[DiscordantCase], int]:
     rows: list[DiscordantCase] = []
     left_out = 0
@@ -300,13 +300,15 @@ def _note(outcome: Outcome, reason: str) -> str:
     return word[outcome] + (f" ({reason})" if reason and outcome is not Outcome.PASS else "")
 
 
-def _benchmark_rows(i: int, j: int, a: SuiteResult, b: SuiteResult, known: Sequence[Measure]) -> list[DiscordantCase]:
+def _benchmark_rows(
+    i: int, j: int, a: SuiteResult, b: SuiteResult, known: Sequence[PairMeasure]
+) -> list[DiscordantCase]:
     """Cases whose means differ on the primary measure, the largest difference first."""
     primary = next((measure for measure in known if measure.primary), None)
     if primary is None:
         return []
     found = []
-    for row in aligned(a, b, primary):
+    for row in align_cases(a, b, primary):
         closed = [
             (k, x, y) for k, (x, y) in zip(row.numbers, row.pairs, strict=True) if x is not None and y is not None
         ]
@@ -348,7 +350,7 @@ def _row(i: int, j: int, suite: SuiteResult, case_id: str, sample: int, first: s
 # --- what is left out ------------------------------------------------------------------------------
 
 
-def _dropped(sides: Sequence[Side], shared: Sequence[str]) -> list[str]:
+def _dropped(sides: Sequence[RunSummary], shared: Sequence[str]) -> list[str]:
     found = []
     for name in dict.fromkeys(name for side in sides for name in side.suites):
         if name not in shared:
@@ -366,7 +368,7 @@ def _dropped(sides: Sequence[Side], shared: Sequence[str]) -> list[str]:
     return found
 
 
-def _extra_samples(sides: Sequence[Side], suite: str, common: Collection[str]) -> list[str]:
+def _extra_samples(sides: Sequence[RunSummary], suite: str, common: Collection[str]) -> list[str]:
     counts: Mapping[int, int] = {
         i: sum(len(side.suites[suite].cases[case].samples) for case in common) for i, side in enumerate(sides)
     }

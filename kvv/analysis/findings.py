@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kvv.core import Area, Level, Outcome
-from kvv.rendering.document import Section, Table
-from kvv.storage.run_summary import RuleResult, Side
+from kvv.rendering.document import DocumentTable, Section
+from kvv.storage.run_summary import RuleResult, RunSummary
 
 #: begins the names of questions of ours that are no case, such as the first one to an endpoint
 PROBES = "kvv/"
@@ -36,7 +36,7 @@ class RuleLine:
         return {Outcome.PASS, Outcome.FAIL} <= set(self.outcomes)
 
 
-def rule_lines(sides: Sequence[Side]) -> list[RuleLine]:
+def rule_lines(sides: Sequence[RunSummary]) -> list[RuleLine]:
     """Those on which sides differ first, then by level, in the order of the runs."""
     found = []
     for rule in dict.fromkeys(result.rule for side in sides for result in side.findings or ()):
@@ -49,13 +49,13 @@ def rule_lines(sides: Sequence[Side]) -> list[RuleLine]:
     return sorted(found, key=lambda line: (not line.differs, list(Level).index(line.level)))
 
 
-def _result(side: Side, rule: str) -> RuleResult | None:
+def _result(side: RunSummary, rule: str) -> RuleResult | None:
     """The strictest, where a rule objects on more than one level."""
     mine = [result for result in side.findings or () if result.rule == rule]
     return min(mine, key=lambda result: (not result.breaks, list(Level).index(result.level)), default=None)
 
 
-def _outcome(side: Side, result: RuleResult | None, cases: Sequence[str]) -> Outcome:
+def _outcome(side: RunSummary, result: RuleResult | None, cases: Sequence[str]) -> Outcome:
     """A side keeps a rule only where it answered one of the questions whose answers broke it elsewhere, and nothing was
     objected to.
     """
@@ -86,7 +86,7 @@ def section(lines: Sequence[RuleLine], labels: Sequence[str], title: str = "Pass
         )
         for line in lines
     ]
-    table = Table(name="rules", columns=("rule", "area", "level", *labels, "what it says"), rows=tuple(rows))
+    table = DocumentTable(name="rules", columns=("rule", "area", "level", *labels, "what it says"), rows=tuple(rows))
     notes = ("Rules look at every answer, benchmarks included. A must-level rule that is broken fails the contract.",)
     return Section(title=title, notes=notes, tables=(table,))
 
@@ -116,7 +116,7 @@ def as_data(lines: Sequence[RuleLine], labels: Sequence[str]) -> list[dict[str, 
 # --- what a run breaks -------------------------------------------------------------------------------
 
 
-def broken(side: Side) -> list[str]:
+def list_broken(side: RunSummary) -> list[str]:
     """What fails the run's contract gates: rules by how many answers broke them, then cases. A waived gate fails
     nothing.
     """
@@ -134,12 +134,12 @@ def broken(side: Side) -> list[str]:
     return [*(f"{result.rule} ({result.answers})" for result in rules), *cases]
 
 
-def failed(side: Side) -> list[str]:
+def list_failed(side: RunSummary) -> list[str]:
     """Gates that the run failed, those apart that its contract explains."""
     return [gate.id for gate in side.gates if gate.decision is Outcome.FAIL and not gate.id.startswith(CONTRACT)]
 
 
-def who_fails(sides: Sequence[Side], names: Sequence[str]) -> list[str]:
+def who_fails(sides: Sequence[RunSummary], names: Sequence[str]) -> list[str]:
     """``gamma breaks tools/index-reused (17 answers)``: a sentence for each side that fails something, the first
     few.
     """
@@ -149,7 +149,7 @@ def who_fails(sides: Sequence[Side], names: Sequence[str]) -> list[str]:
         if (
             parts := [
                 f"{verb} {some(what, NAMED)}"
-                for verb, what in (("breaks", broken(side)), ("fails", failed(side)))
+                for verb, what in (("breaks", list_broken(side)), ("fails", list_failed(side)))
                 if what
             ]
         )
@@ -161,16 +161,16 @@ def some(what: Sequence[str], limit: int) -> str:
     return ", ".join(what[:limit]) + (f" and {len(what) - limit} more" if len(what) > limit else "")
 
 
-def contract_words(side: Side, limit: int) -> str:
+def contract_words(side: RunSummary, limit: int) -> str:
     """``FAIL: tools/index-reused (17 answers)``: the verdict on the contract and what fails it, at most ``limit`` of
     it.
     """
     verdict = "not run" if side.contract in ("", Outcome.SKIP) else side.contract.upper()
-    what = broken(side)
+    what = list_broken(side)
     return f"{verdict}: {some(what, limit)}" if what else verdict
 
 
-def contract_groups(sides: Sequence[Side]) -> list[tuple[str, tuple[int, ...]]]:
+def contract_groups(sides: Sequence[RunSummary]) -> list[tuple[str, tuple[int, ...]]]:
     """Who keeps the contract, of whom it was not decided, who breaks it; empty where no side was asked for any of
     it.
     """

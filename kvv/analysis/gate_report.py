@@ -9,10 +9,10 @@ from typing import Any
 
 from kvv.analysis.findings import as_data, section
 from kvv.analysis.pairs import PairResult
-from kvv.analysis.regression import Drift, FalseAlarms, GateLine, GateResult, Standing
+from kvv.analysis.regression import AlarmStatus, Drift, FalseAlarms, GateLine, GateResult
 from kvv.core import Outcome
 from kvv.decision.decide import WAIVED
-from kvv.rendering.document import Document, Estimate, Section, Table, Unit, Value
+from kvv.rendering.document import Document, DocumentTable, Estimate, Section, Unit, Value
 from kvv.rendering.escape import jsonable
 from kvv.reporting import github
 
@@ -52,7 +52,7 @@ def headline(found: GateResult) -> str:
 
 def _what(found: GateResult) -> list[str]:
     told = []
-    for standing in (Standing.CONFIRMED, Standing.ALONE, Standing.REFUTED, Standing.UNCONFIRMED):
+    for standing in (AlarmStatus.CONFIRMED, AlarmStatus.ALONE, AlarmStatus.REFUTED, AlarmStatus.UNCONFIRMED):
         if alike := [line for line in found.lines if line.standing is standing]:
             told.append(_alarm(found, alike))
     if told:
@@ -71,11 +71,11 @@ def _alarm(found: GateResult, lines: Sequence[GateLine]) -> str:
     second = found.confirmation.side.run_id if found.confirmation and found.confirmation.side else "the second run"
     fails = "fails" if len(lines) == 1 else "fail"
     match first.standing:
-        case Standing.CONFIRMED:
+        case AlarmStatus.CONFIRMED:
             return f"confirmed: {names} {fails} in {found.run.run_id} and again in {second}"
-        case Standing.REFUTED:
+        case AlarmStatus.REFUTED:
             return f"alarm not confirmed: {names} {fails} in {found.run.run_id}, not in {second}"
-        case Standing.UNCONFIRMED:
+        case AlarmStatus.UNCONFIRMED:
             return (
                 f"alarm not confirmed: {names} {fails} in {found.run.run_id}, and"
                 f" {first.note.removeprefix('not confirmed: ')}"
@@ -111,7 +111,7 @@ def _lead(found: GateResult) -> list[str]:
             f"second run, for confirmation: {side.run_id} ({side.date}){kept}" if side else "no second run was made"
         )
         lines += [f"the second run: {found.confirmation.trouble}"] if found.confirmation.trouble else []
-    elif any(line.standing is Standing.ALONE for line in found.lines):
+    elif any(line.standing is AlarmStatus.ALONE for line in found.lines):
         lines.append(
             "this alarm rests on one run: --confirm-now measures what alarmed once more, --confirm RUN takes a run that"
             " you have made"
@@ -140,7 +140,7 @@ def _gates(found: GateResult) -> Section:
         verdict = line.decision.value.upper() + (" (degraded)" if line.gate.degraded else "")
         rows.append((verdict, line.gate.id, line.gate.reason, *((second, line.note) if found.confirmation else ())))
     columns = ("verdict", "gate", "reason", *(("second run", "confirmation") if found.confirmation else ()))
-    return Section(title="Gates", tables=(Table(name="gates", columns=columns, rows=tuple(rows)),))
+    return Section(title="Gates", tables=(DocumentTable(name="gates", columns=columns, rows=tuple(rows)),))
 
 
 def _differences(found: GateResult) -> list[Section]:
@@ -156,7 +156,7 @@ def _differences(found: GateResult) -> list[Section]:
         Section(
             title="Difference from the baseline",
             notes=notes,
-            tables=(Table(name="differences", columns=columns, rows=tuple(rows)),),
+            tables=(DocumentTable(name="differences", columns=columns, rows=tuple(rows)),),
         )
     ]
 
@@ -178,7 +178,7 @@ def _contract(found: GateResult) -> list[Section]:
             cells = tuple(
                 (row.case, row.area.value, row.level.value, row.first_note, row.second_note) for row in rows[:LISTED]
             )
-            table = Table(
+            table = DocumentTable(
                 name="broken" if rows is found.broken else "mended",
                 columns=("case", "area", "level", "baseline", "run"),
                 rows=cells,
@@ -203,7 +203,9 @@ def _drift(found: GateResult) -> list[Section]:
         "loss",
     )
     notes = ("Small losses that were accepted one by one add up: the run is also set against the older baselines.",)
-    return [Section(title="Drift", notes=notes, tables=(Table(name="drift", columns=columns, rows=tuple(rows)),))]
+    return [
+        Section(title="Drift", notes=notes, tables=(DocumentTable(name="drift", columns=columns, rows=tuple(rows)),))
+    ]
 
 
 def _loss(drift: Drift) -> str:
@@ -225,7 +227,11 @@ def _waivers(found: GateResult) -> list[Section]:
         notes += [
             f"the waiver of {w.case} ({w.owner}, until {w.expires}) {text}" for w in found.waivers if w.state == state
         ]
-    return [Section(title="Waivers", notes=tuple(notes), tables=(Table(name="waivers", columns=columns, rows=rows),))]
+    return [
+        Section(
+            title="Waivers", notes=tuple(notes), tables=(DocumentTable(name="waivers", columns=columns, rows=rows),)
+        )
+    ]
 
 
 def as_json(found: GateResult, *, code: int) -> str:

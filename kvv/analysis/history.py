@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kvv.rendering.document import Chart, Document, Estimate, Mark, Section, Table, Unit, Value, written
+from kvv.rendering.document import Chart, ChartMark, Document, DocumentTable, Estimate, Section, Unit, Value, show_value
 from kvv.rendering.escape import jsonable
-from kvv.stats.changes import ALPHA, LEAST, Change, change_points
+from kvv.stats.changes import ALPHA, LEAST, ChangePoint, change_points
 from kvv.storage.run_summary import Measured
 
 #: version of the JSON form
@@ -66,7 +66,7 @@ class Series:
     ways: int
     note: str
     readings: tuple[Reading, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ChangePoint, ...]
     mark: str = ""
 
     @property
@@ -83,7 +83,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class RunHistory:
     """``notes`` say which folders were left out and why; ``apart`` are values and ``unread`` whole runs that stand in
     no series.
     """
@@ -102,7 +102,7 @@ def history(
     notes: Sequence[str] = (),
     unread: Sequence[Unread] = (),
     alpha: float = ALPHA,
-) -> History:
+) -> RunHistory:
     """Readings by endpoint, metric and way of measuring; those without a value or with a reason to stand apart are in
     no series.
     """
@@ -136,7 +136,7 @@ def history(
                 )
             )
     runs = {r.run_id for r in readings} | {run.run_id for run in unread}
-    return History(
+    return RunHistory(
         series=tuple(series),
         runs=len(runs),
         notes=tuple(notes),
@@ -158,7 +158,7 @@ def _what_changed(first: Mapping[str, Any] | None, other: Mapping[str, Any] | No
 # --- report ----------------------------------------------------------------------------------------
 
 
-def document(found: History) -> Document:
+def document(found: RunHistory) -> Document:
     changed = [series for series in found.series if series.changes]
     title = f"{found.runs} runs, {len(found.series)} series: " + (
         f"{len(changed)} changed" if changed else "no change shown"
@@ -187,7 +187,7 @@ def document(found: History) -> Document:
     return Document(title=title, lead=lead, sections=tuple(sections))
 
 
-def _apart(found: History) -> list[Section]:
+def _apart(found: RunHistory) -> list[Section]:
     """What was measured and stands in no series, with the reason."""
     rows: list[tuple[Value, ...]] = [
         (u.vendor, u.model, u.date, u.run_id, "the whole run", None, "", u.reason) for u in found.unread
@@ -199,23 +199,27 @@ def _apart(found: History) -> list[Section]:
     if not rows:
         return []
     columns = ("vendor", "model", "date", "run", "metric", "value", "n planned", "why it stands in no series")
-    return [Section(title="Kept out of the series", tables=(Table(name="apart", columns=columns, rows=tuple(rows)),))]
+    return [
+        Section(
+            title="Kept out of the series", tables=(DocumentTable(name="apart", columns=columns, rows=tuple(rows)),)
+        )
+    ]
 
 
-def _sentence(series: Series, change: Change) -> str:
+def _sentence(series: Series, change: ChangePoint) -> str:
     unit = series.unit
     scale = Unit.POINTS if unit is Unit.SHARE else unit
     interval = (
         ""
         if change.low is None or change.high is None
-        else f" [{written(change.low, scale)}, {written(change.high, scale)}]"
+        else f" [{show_value(change.low, scale)}, {show_value(change.high, scale)}]"
     )
     when = series.readings[change.index]
     word = "points" if unit is Unit.SHARE else unit.value
     return (
         f"{series.vendor} {series.model}, {series.name}: from {when.date[:10]} on ({when.run_id})"
-        f" {written(change.before, unit)} became {written(change.after, unit)}, a difference of"
-        f" {written(change.difference, scale)}{interval} {word}, n {change.n_before} and {change.n_after} runs, p"
+        f" {show_value(change.before, unit)} became {show_value(change.after, unit)}, a difference of"
+        f" {show_value(change.difference, scale)}{interval} {word}, n {change.n_before} and {change.n_after} runs, p"
         f" {change.p:.4f}"
     )
 
@@ -226,7 +230,7 @@ def _chart(series: Series) -> Chart:
         unit=series.unit,
         points=tuple((r.date[:10], _estimate(r)) for r in series.readings),
         marks=tuple(
-            Mark(index=c.index, text=f"{written(c.before, series.unit)} to {written(c.after, series.unit)}")
+            ChartMark(index=c.index, text=f"{show_value(c.before, series.unit)} to {show_value(c.after, series.unit)}")
             for c in series.changes
         ),
     )
@@ -237,18 +241,18 @@ def _estimate(reading: Reading) -> Estimate:
     return Estimate(value=m.value, low=m.low, high=m.high, n=m.n, unit=reading.unit)
 
 
-def _latest(series: Sequence[Series]) -> Table:
+def _latest(series: Sequence[Series]) -> DocumentTable:
     rows = tuple(
         (s.name, len(s.readings), s.readings[-1].date[:10], _estimate(s.readings[-1]), len(s.changes)) for s in series
     )
-    return Table(
+    return DocumentTable(
         name="latest",
         columns=("metric", "n runs", "newest", "newest value, 95 % interval, n", "change points"),
         rows=rows,
     )
 
 
-def _points(series: Sequence[Series]) -> Table:
+def _points(series: Sequence[Series]) -> DocumentTable:
     rows = []
     for s in series:
         starts = {c.index for c in s.changes}
@@ -267,10 +271,10 @@ def _points(series: Sequence[Series]) -> Table:
                 )
             )
     columns = ("vendor", "model", "metric", "unit", "date", "run", "value", "n planned", "mark")
-    return Table(name="values", columns=columns, rows=tuple(rows))
+    return DocumentTable(name="values", columns=columns, rows=tuple(rows))
 
 
-def as_json(found: History) -> str:
+def as_json(found: RunHistory) -> str:
     rows: list[dict[str, Any]] = [
         {
             "vendor": s.vendor,

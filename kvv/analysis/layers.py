@@ -11,8 +11,8 @@ from kvv.analysis.findings import RuleLine, rule_lines
 from kvv.analysis.pairs import outcome_of
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Level, Outcome
-from kvv.rendering.document import Section, Table
-from kvv.storage.run_summary import CaseResult, Side
+from kvv.rendering.document import DocumentTable, Section
+from kvv.storage.run_summary import CaseResult, RunSummary
 
 #: lines shown, and ways of differing that are counted
 LISTED, WAYS = 500, 12
@@ -56,7 +56,7 @@ class VerdictLine:
         )
 
 
-def verdict_lines(sides: Sequence[Side]) -> list[VerdictLine]:
+def verdict_lines(sides: Sequence[RunSummary]) -> list[VerdictLine]:
     """Those on which the sides do not agree: what one keeps and another breaks first, then by level, in the order of
     the suites.
     """
@@ -113,7 +113,7 @@ def section(lines: Sequence[VerdictLine], names: Sequence[str]) -> Section:
         for line in listed
     ]
     columns = ("suite", "area", "level", "case or rule", "verdicts", "reasons")
-    table = Table(name="verdict-lines", columns=columns, rows=tuple(rows), left_out=max(0, len(lines) - LISTED))
+    table = DocumentTable(name="verdict-lines", columns=columns, rows=tuple(rows), left_out=max(0, len(lines) - LISTED))
     return Section(title=title, notes=tuple(notes), tables=(table,))
 
 

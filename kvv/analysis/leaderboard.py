@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from kvv.analysis.compare import tied
-from kvv.analysis.findings import broken, contract_words
+from kvv.analysis.compare import group_ties
+from kvv.analysis.findings import contract_words, list_broken
 from kvv.analysis.pairs import PairResult, compare_pair, measures
 from kvv.analysis.report import SERVICE_COLUMNS, service_values
 from kvv.cases.suite import Column, SuiteKind, declared, load_suite, suite_ids
 from kvv.core import Outcome
-from kvv.rendering.document import Document, Estimate, Section, Table, Value
+from kvv.rendering.document import Document, DocumentTable, Estimate, Section, Value
 from kvv.rendering.escape import jsonable
 from kvv.stats import benjamini_hochberg
-from kvv.storage.run_summary import Side, SuiteResult
+from kvv.storage.run_summary import RunSummary, SuiteResult
 
 #: version of the JSON form
 VERSION = 1
@@ -39,7 +39,7 @@ NAMED = 3
 class Entry:
     """One run. ``why_not`` says why its rows stand beside nobody else's, "" where they may."""
 
-    side: Side
+    side: RunSummary
     why_not: str
 
     @property
@@ -49,7 +49,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedEntry:
     """A row that the model's owner publishes: bare means by column, with no n, no date and no interval."""
 
     vendor: str
@@ -75,15 +75,15 @@ class Leaderboard:
     columns: tuple[Column, ...]
     ties: tuple[SuiteTies, ...]
     notes: tuple[str, ...] = ()
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedEntry, ...] = ()
 
 
 def leaderboard(
-    sides: Sequence[Side],
+    sides: Sequence[RunSummary],
     rng: np.random.Generator,
     *,
     newest: bool = True,
-    published: Mapping[str, Sequence[Published]] | None = None,
+    published: Mapping[str, Sequence[PublishedEntry]] | None = None,
 ) -> Leaderboard:
     """``newest``: only the last run of each vendor, model, address and pinned provider. ``published`` rows are by
     profile; those of the runs' profiles are shown. Rows stand in alphabetical order: an order by value would be a
@@ -148,8 +148,8 @@ def _result(entry: Entry, column: Column) -> SuiteResult | None:
     return result if result is not None and _holds(column, result) else None
 
 
-def _newest(sides: Sequence[Side]) -> list[Side]:
-    found: dict[tuple[Any, ...], Side] = {}
+def _newest(sides: Sequence[RunSummary]) -> list[RunSummary]:
+    found: dict[tuple[Any, ...], RunSummary] = {}
     for side in sides:
         key = (side.vendor, side.model, side.base_url, side.surface, *sorted(side.upstreams))
         if key not in found or (found[key].date, found[key].run_id) < (side.date, side.run_id):
@@ -157,7 +157,7 @@ def _newest(sides: Sequence[Side]) -> list[Side]:
     return list(found.values())
 
 
-def _why_not(side: Side) -> str:
+def _why_not(side: RunSummary) -> str:
     reasons = []
     if side.preset != PRESET:
         reasons.append(f"preset {side.preset or 'none'}, not {PRESET}")
@@ -197,7 +197,7 @@ def _ties(entries: Sequence[Entry], columns: Sequence[Column], rng: np.random.Ge
     for column in columns:
         groups = [
             (
-                tuple(tied([pair for pair in decided if pair.suite == column.suite and pair.first in members]))
+                tuple(group_ties([pair for pair in decided if pair.suite == column.suite and pair.first in members]))
                 if len(members) > 1
                 else ((members[0],),)
             )
@@ -283,7 +283,7 @@ def _main(found: Leaderboard) -> Section:
     for row in found.published:
         means = [Estimate(value=row.values.get(column.id), bare=True) for column in found.columns]
         rows.append((row.vendor, row.model, None, PRESET, "published mean: no n, no date", *means, None))
-    return Section(title="Results", tables=(Table(name="results", columns=columns, rows=tuple(rows)),))
+    return Section(title="Results", tables=(DocumentTable(name="results", columns=columns, rows=tuple(rows)),))
 
 
 def _value(result: SuiteResult | None) -> Value:
@@ -307,7 +307,9 @@ def _tie_section(found: Leaderboard) -> Section:
         ),
     )
     columns = ("suite", "way", "n runs", "tie groups, best first")
-    return Section(title="Tie groups", notes=notes, tables=(Table(name="ties", columns=columns, rows=tuple(rows)),))
+    return Section(
+        title="Tie groups", notes=notes, tables=(DocumentTable(name="ties", columns=columns, rows=tuple(rows)),)
+    )
 
 
 def _placed(found: Leaderboard, index: int) -> str:
@@ -367,7 +369,9 @@ def _how(found: Leaderboard) -> Section:
             )
     notes = tuple(f"{suite}, failed requests: {text}" for suite, text in failures.items() if text)
     return Section(
-        title="How each value was made", notes=notes, tables=(Table(name="how", columns=columns, rows=tuple(rows)),)
+        title="How each value was made",
+        notes=notes,
+        tables=(DocumentTable(name="how", columns=columns, rows=tuple(rows)),),
     )
 
 
@@ -392,7 +396,7 @@ def _beside(found: Leaderboard) -> Section:
         for i, entry in enumerate(found.entries)
     )
     notes = ("Each run's own traffic, at its own time and from its own place.",)
-    table = Table(name="service", columns=("vendor", "date", *SERVICE_COLUMNS), rows=rows)
+    table = DocumentTable(name="service", columns=("vendor", "date", *SERVICE_COLUMNS), rows=rows)
     return Section(title="Beside quality", notes=notes, tables=(table,))
 
 
@@ -436,7 +440,7 @@ def _entry(entry: Entry, number: int) -> dict[str, Any]:
         "why_not": entry.why_not,
         "verdict": side.verdict,
         "contract": side.contract,
-        "broken": broken(side),
+        "broken": list_broken(side),
         "partial": side.partial,
         "suites": {
             name: {

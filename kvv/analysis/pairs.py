@@ -20,7 +20,7 @@ from scipy.special import ndtr, stdtr
 from kvv.core import Outcome
 from kvv.stats import Difference, PairedCase, mcnemar_midp, paired_difference, tango_interval
 from kvv.stats.paired import cluster_differences
-from kvv.storage.run_summary import CaseResult, Row, SampleResult, SuiteResult
+from kvv.storage.run_summary import CaseResult, SampleResult, SuiteResult, SummaryRow
 
 #: what suites call the value of a right answer (the gate's own list is the same)
 USUAL_KEYS = ("correct", "score")
@@ -34,7 +34,7 @@ NORMAL_ABOVE = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class PairMeasure:
     """One value of a suite's verdicts. ``given``: only samples in which both sides have that value above 0. ``better``:
     more is better.
     """
@@ -46,7 +46,7 @@ class Measure:
     given: str = ""
 
 
-def measures(suites: Sequence[SuiteResult]) -> list[Measure]:
+def measures(suites: Sequence[SuiteResult]) -> list[PairMeasure]:
     """What all runs have, the primary one first: shares and scores from 0 to 1.
 
     Tool calls have no right answer of their own: with official runs at hand the share of decisions that agree with
@@ -59,26 +59,26 @@ def measures(suites: Sequence[SuiteResult]) -> list[Measure]:
     keys = [key for key in _keys(suites[0]) if all(key in _keys(suite) for suite in suites[1:])]
     found = []
     if "schema_valid" in keys and "triggered" in keys:
-        valid = Measure(
+        valid = PairMeasure(
             key="schema_valid", label="schema valid where both call", given="triggered", primary="agreeing" not in keys
         )
         if "agreeing" in keys:
-            found.append(Measure(key="agreeing", label="agrees with the official run", primary=True))
+            found.append(PairMeasure(key="agreeing", label="agrees with the official run", primary=True))
         found.append(valid)
         keys = [key for key in keys if key in NEUTRAL]
     else:
         primary = _primary(suites[0].primary, keys)
         if primary is not None:
             found.append(
-                Measure(key=primary, label=suites[0].primary.metric if suites[0].primary else primary, primary=True)
+                PairMeasure(key=primary, label=suites[0].primary.metric if suites[0].primary else primary, primary=True)
             )
         keys = [key for key in keys if key != primary]
     return found + [
-        Measure(key=key, label=f"share {key}" if key in NEUTRAL else key, better=key not in NEUTRAL) for key in keys
+        PairMeasure(key=key, label=f"share {key}" if key in NEUTRAL else key, better=key not in NEUTRAL) for key in keys
     ]
 
 
-def _primary(row: Row | None, keys: Sequence[str]) -> str | None:
+def _primary(row: SummaryRow | None, keys: Sequence[str]) -> str | None:
     wanted = (*((row.metric,) if row else ()), *USUAL_KEYS, *(keys if len(keys) == 1 else ()))
     return next((key for key in wanted if key in keys), None)
 
@@ -104,7 +104,7 @@ class PairResult:
     first: int
     second: int
     suite: str
-    measure: Measure
+    measure: PairMeasure
     difference: Difference | None
     p: float = 1.0
     adjusted: float = 1.0
@@ -132,7 +132,7 @@ class Aligned:
     pairs: tuple[tuple[float | None, float | None], ...]
 
 
-def aligned(first: SuiteResult, second: SuiteResult, measure: Measure) -> Iterator[Aligned]:
+def align_cases(first: SuiteResult, second: SuiteResult, measure: PairMeasure) -> Iterator[Aligned]:
     for case_id, a in first.cases.items():
         b = second.cases.get(case_id)
         if b is None:
@@ -169,11 +169,11 @@ def compare_pair(
     second: int,
     a: SuiteResult,
     b: SuiteResult,
-    measure: Measure,
+    measure: PairMeasure,
     rng: np.random.Generator,
     confidence: float = CONFIDENCE,
 ) -> PairResult:
-    rows = list(aligned(a, b, measure))
+    rows = list(align_cases(a, b, measure))
     closed = [replace(row, pairs=tuple(pair for pair in row.pairs if None not in pair)) for row in rows]
     closed = [row for row in closed if row.pairs]
     result = PairResult(

@@ -22,14 +22,14 @@ from kvv.decision.decide import WaiverState
 from kvv.profiles.policy import Policy
 from kvv.stats import binary_design, repeated_alarm
 from kvv.stats.power import Design
-from kvv.storage.run_summary import Side, SuiteResult
+from kvv.storage.run_summary import RunSummary, SuiteResult
 
 #: agreement of two runs by question, for the forecast of false alarms of parity gates; fixtures/policies/release.toml
 #: says why
 RHO = 0.7
 
 
-class Standing(StrEnum):
+class AlarmStatus(StrEnum):
     """An alarm that nobody measured again is ALONE; one whose fresh measurement could not be made or finished is
     UNCONFIRMED.
     """
@@ -53,7 +53,7 @@ class GateLine:
     decision: Outcome
     confirming: Gate | None = None
     note: str = ""
-    standing: Standing = Standing.NO_ALARM
+    standing: AlarmStatus = AlarmStatus.NO_ALARM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Confirmation:
     """The second measurement. ``side`` is None where none was made; ``where`` is its folder, where `kvv` made it;
     ``trouble`` says what kept it from being made or finished."""
 
-    side: Side | None = None
+    side: RunSummary | None = None
     where: str = ""
     trouble: str = ""
 
@@ -94,9 +94,9 @@ class GateResult:
     passive rules on which (baseline, run) differ. ``confirmation`` is None where nobody
     asked for one, or there was no alarm to measure again."""
 
-    run: Side
-    baseline: Side
-    older: tuple[Side, ...]
+    run: RunSummary
+    baseline: RunSummary
+    older: tuple[RunSummary, ...]
     policy: Policy
     lines: tuple[GateLine, ...]
     missing: tuple[str, ...]
@@ -115,7 +115,7 @@ class GateResult:
         """3 for an inconclusive result, or 0 where the user only wants to be warned of it. An alarm that could not be
         measured again is more than that: one run did show a loss."""
         code = exit_code(self.outcome)
-        alarmed = any(line.standing is Standing.UNCONFIRMED for line in self.lines)
+        alarmed = any(line.standing is AlarmStatus.UNCONFIRMED for line in self.lines)
         return 0 if code == 3 and not inconclusive_fails and not alarmed else code
 
 
@@ -138,19 +138,19 @@ def _line(gate: Gate, second: Gate | None, trouble: str, *, wanted: bool) -> Gat
     if gate.decision is not Outcome.FAIL:
         return line
     if not wanted:
-        return replace(line, standing=Standing.ALONE)
+        return replace(line, standing=AlarmStatus.ALONE)
     said = second.decision if second else None
     if said is Outcome.FAIL:
-        return replace(line, standing=Standing.CONFIRMED, note="confirmed by the second run")
+        return replace(line, standing=AlarmStatus.CONFIRMED, note="confirmed by the second run")
     if said is Outcome.PASS:
         return replace(
             line,
             decision=Outcome.INCONCLUSIVE,
-            standing=Standing.REFUTED,
+            standing=AlarmStatus.REFUTED,
             note="not confirmed: the second run says pass",
         )
     why = trouble or f"the second run says {said.value if said else 'nothing of it'}"
-    return replace(line, decision=Outcome.INCONCLUSIVE, standing=Standing.UNCONFIRMED, note=f"not confirmed: {why}")
+    return replace(line, decision=Outcome.INCONCLUSIVE, standing=AlarmStatus.UNCONFIRMED, note=f"not confirmed: {why}")
 
 
 def outcome_of_lines(lines: Sequence[GateLine], missing: Sequence[str], drift: Sequence[Outcome] = ()) -> Outcome:
@@ -159,7 +159,7 @@ def outcome_of_lines(lines: Sequence[GateLine], missing: Sequence[str], drift: S
     return Outcome.INCONCLUSIVE if outcome is Outcome.SKIP else outcome
 
 
-def drift_of(run: Side, older: Sequence[Side], policy: Policy, rng: np.random.Generator) -> list[Drift]:
+def drift_of(run: RunSummary, older: Sequence[RunSummary], policy: Policy, rng: np.random.Generator) -> list[Drift]:
     """The run's primary measure against each older baseline, at each suite's own alpha (two-sided confidence 1 - 2
     alpha).
     """
@@ -189,7 +189,7 @@ def drift_outcomes(drift: Sequence[Drift], *, wanted: bool) -> list[Outcome]:
     return [Outcome.FAIL if d.repeated or not wanted else Outcome.INCONCLUSIVE for d in drift if d.shown]
 
 
-def false_alarms(policy: Policy, run: Side, *, gated: Sequence[str], drift: Sequence[Drift] = ()) -> FalseAlarms:
+def false_alarms(policy: Policy, run: RunSummary, *, gated: Sequence[str], drift: Sequence[Drift] = ()) -> FalseAlarms:
     """Alarms expected in 100 nights on which nothing changed, over the benchmark gates that ran, service levels and,
     where they fail the night, ``drift`` lines. Contract cases are no draws of chance and add none."""
     designs = {name: _design(run.suites[name]) for name in gated if name in run.suites and run.suites[name].cases}

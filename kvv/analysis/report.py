@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from kvv.analysis.compare import Comparison, DiscordantCase, label
-from kvv.analysis.findings import as_data, broken, contract_groups, contract_words, rule_lines, section, who_fails
+from kvv.analysis.findings import as_data, contract_groups, contract_words, list_broken, rule_lines, section, who_fails
 from kvv.analysis.pairs import PairResult, outcome_of
 from kvv.cases.suite import SuiteKind
 from kvv.core import Outcome
-from kvv.rendering.document import Document, Estimate, Excerpt, Section, Table, Unit, Value
+from kvv.rendering.document import Document, DocumentTable, Estimate, Excerpt, Section, Unit, Value
 from kvv.rendering.escape import jsonable
-from kvv.storage.run_summary import Measured, Service, Side
+from kvv.storage.run_summary import Measured, RunSummary, Service
 
 #: version of the JSON form: fields may be added, never changed
 VERSION = 1
@@ -108,10 +108,12 @@ def _runs(found: Comparison) -> Section:
         for i, s in enumerate(found.sides)
         if len(s.upstreams) > 1
     ]
-    return Section(title="Runs", notes=tuple(notes), tables=(Table(name="runs", columns=columns, rows=tuple(rows)),))
+    return Section(
+        title="Runs", notes=tuple(notes), tables=(DocumentTable(name="runs", columns=columns, rows=tuple(rows)),)
+    )
 
 
-def _upstreams(side: Side) -> str:
+def _upstreams(side: RunSummary) -> str:
     return ", ".join(f"{name} {n}" for name, n in list(side.upstreams.items())[:6])
 
 
@@ -156,22 +158,23 @@ def _quality(found: Comparison) -> list[Section]:
                 ),
             ),
             tables=(
-                Table(name="values", columns=columns, rows=tuple(values)),
-                Table(name="ties", columns=("suite", "tie groups, best first"), rows=tuple(ties)),
-                Table(name="differences", columns=heads, rows=tuple(pairs)),
+                DocumentTable(name="values", columns=columns, rows=tuple(values)),
+                DocumentTable(name="ties", columns=("suite", "tie groups, best first"), rows=tuple(ties)),
+                DocumentTable(name="differences", columns=heads, rows=tuple(pairs)),
             ),
         )
     ]
     if others:
         sections.append(
             Section(
-                title="Other measures", tables=(Table(name="other-differences", columns=heads, rows=tuple(others)),)
+                title="Other measures",
+                tables=(DocumentTable(name="other-differences", columns=heads, rows=tuple(others)),),
             )
         )
     return sections
 
 
-def _ties(groups: Sequence[tuple[int, ...]], sides: Sequence[Side]) -> str:
+def _ties(groups: Sequence[tuple[int, ...]], sides: Sequence[RunSummary]) -> str:
     """Who breaks the contract is named as such: a place among the best says nothing of that."""
     called = [
         label(i) + (" (breaks the contract)" if side.contract == Outcome.FAIL else "") for i, side in enumerate(sides)
@@ -257,14 +260,14 @@ def _contract(found: Comparison) -> list[Section]:
         "rules broken",
     )
     tables = [
-        Table(name="contract-runs", columns=heads, rows=tuple(kept)),
-        Table(name="contract", columns=columns, rows=tuple(rows)),
+        DocumentTable(name="contract-runs", columns=heads, rows=tuple(kept)),
+        DocumentTable(name="contract", columns=columns, rows=tuple(rows)),
     ]
     notes = ["; ".join(f"{word}: {' '.join(map(label, members))}" for word, members in groups)] if groups else []
     return [Section(title="Contract", notes=tuple(notes), tables=tuple(tables if rows else tables[:1]))]
 
 
-def _kept(index: int, side: Side) -> tuple[Value, ...]:
+def _kept(index: int, side: RunSummary) -> tuple[Value, ...]:
     """The verdict, and counts of all contract cases of one run that were asked; the case itself, not a sample of
     anything, so without an interval."""
     cases = [
@@ -318,7 +321,7 @@ def estimate(found: Measured, unit: Unit) -> Estimate:
     return Estimate(value=found.value, low=found.low, high=found.high, n=found.n, unit=unit)
 
 
-def _beside(sides: Sequence[Side]) -> Section:
+def _beside(sides: Sequence[RunSummary]) -> Section:
     rows = [(label(i), side.vendor, *service_values(side.service)) for i, side in enumerate(sides)]
     notes = (
         (
@@ -329,7 +332,7 @@ def _beside(sides: Sequence[Side]) -> Section:
     return Section(
         title="Beside quality",
         notes=notes,
-        tables=(Table(name="service", columns=("", "vendor", *SERVICE_COLUMNS), rows=tuple(rows)),),
+        tables=(DocumentTable(name="service", columns=("", "vendor", *SERVICE_COLUMNS), rows=tuple(rows)),),
     )
 
 
@@ -339,7 +342,7 @@ def _cases(found: Comparison) -> list[Section]:
     columns = ("suite", "area", "level", "case", "first", "second")
     rows = [(r.suite, r.area.value, r.level.value, _name(r), *_notes(r)) for r in found.discordant]
     excerpts = [_excerpt(r) for r in found.discordant if r.first_answer or r.second_answer]
-    table = Table(name="cases", columns=columns, rows=tuple(rows), left_out=found.left_out)
+    table = DocumentTable(name="cases", columns=columns, rows=tuple(rows), left_out=found.left_out)
     return [
         Section(title="Cases on which they differ", tables=(table,)),
         *(
@@ -403,7 +406,7 @@ def as_json(found: Comparison) -> str:
     return json.dumps(clean, ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
-def _run(index: int, side: Side) -> dict[str, Any]:
+def _run(index: int, side: RunSummary) -> dict[str, Any]:
     return {
         "label": label(index),
         "run_id": side.run_id,
@@ -417,7 +420,7 @@ def _run(index: int, side: Side) -> dict[str, Any]:
         "verdict": side.verdict,
         "contract": side.contract,
         "gates": [asdict(gate) for gate in side.gates],
-        "broken": broken(side),
+        "broken": list_broken(side),
         "upstreams": dict(side.upstreams),
         "suites": {
             name: {"facts": suite.facts, "rows": [asdict(row) for row in suite.rows]}

@@ -78,7 +78,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class Variant(_Table):
+class CaseVariant(_Table):
     """One request of several: what differs from the case's own request.
 
     ``body`` goes over the request's fields, ``omit`` removes some, ``prompt`` or ``messages`` replace the conversation,
@@ -95,13 +95,13 @@ class Variant(_Table):
     effort: str | None = None
 
 
-class Round(Variant):
+class Round(CaseVariant):
     """One step of a script: a request (named ``name``) or several ``variants``, all asked at once, and what they must
     show.
     """
 
     name: str
-    variants: dict[str, Variant] = {}
+    variants: dict[str, CaseVariant] = {}
     expect: Expect = "answered"
     checks: dict[str, Any] = {}
     compare: dict[str, Any] = {}
@@ -140,11 +140,11 @@ class CaseSpec(_Table):
     expect: Expect = "answered"
     statuses: tuple[int, ...] = (400, 422)
     credential: Credential = Credential.OWN
-    control: Variant | None = None
+    control: CaseVariant | None = None
     afterwards: bool | None = None
     checks: dict[str, Any] = {}
     compare: dict[str, Any] = {}
-    variants: dict[str, Variant] = {}
+    variants: dict[str, CaseVariant] = {}
     sequence: bool = False
     rounds: tuple[Round, ...] = ()
     samples: int = Field(default=1, ge=1, le=64)
@@ -176,7 +176,7 @@ class CaseFile(_Table):
     stream: Literal["both", "on", "off", "mixed"] = "both"
     thinking: Literal["each", "default", "on", "off"] = "each"
     claims: tuple[str, ...] = ()
-    control: Variant | None = None
+    control: CaseVariant | None = None
     afterwards: bool = False
     snippets: dict[str, Any] = {}
     case: tuple[CaseSpec, ...]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvv.core import Answered, Ask, Case, Evidence, Outcome, Request, Verdict
-from kvv.protocol.classify import BESIDE, Standing, assess, unanswered
+from kvv.protocol.classify import BESIDE, Classification, assess, judge_unanswered
 
 #: fields of a body that may be what was refused: the plain request goes without
 _OWN_FIELDS = frozenset(
@@ -37,7 +37,7 @@ _OWN_FIELDS = frozenset(
 
 
 def is_refused(answered: Answered) -> bool:
-    return assess(answered.exchange, answered.observation).standing is Standing.REFUSED
+    return assess(answered.exchange, answered.observation).standing is Classification.REFUSED
 
 
 def once_more(request: Request) -> Ask:
@@ -51,17 +51,17 @@ def once_more(request: Request) -> Ask:
     return Ask(requests=(replace(request, purpose="confirm"), control))
 
 
-def confirmed(case: Case, first: Answered, again: Answered, control: Answered) -> Verdict:
+def judge_repeated(case: Case, first: Answered, again: Answered, control: Answered) -> Verdict:
     """FAIL for a refusal that was repeated beside an answered control, else INCONCLUSIVE with what stood against it."""
-    found = unanswered(case, first)
+    found = judge_unanswered(case, first)
     assert found is not None
     second = assess(again.exchange, again.observation)
     evidence = (*found.evidence, Evidence(exchange=again.exchange.identity.key, excerpt=second.detail))
-    if second.standing is Standing.ANSWERED:
+    if second.standing is Classification.ANSWERED:
         return _open(found, evidence, "unstable-refusal", "the same valid request was refused once and answered once")
-    if second.standing is not Standing.REFUSED:
+    if second.standing is not Classification.REFUSED:
         return _open(found, evidence, second.reason, f"refused, and asked again without an answer: {second.detail}")
-    if assess(control.exchange, control.observation).standing is not Standing.ANSWERED:
+    if assess(control.exchange, control.observation).standing is not Classification.ANSWERED:
         return _open(
             found,
             evidence,
@@ -71,9 +71,9 @@ def confirmed(case: Case, first: Answered, again: Answered, control: Answered) -
     return replace(found, evidence=evidence)
 
 
-def unconfirmed(case: Case, answered: Answered) -> Verdict:
+def judge_recorded(case: Case, answered: Answered) -> Verdict:
     """A recorded refusal, which nobody can ask about again."""
-    found = unanswered(case, answered)
+    found = judge_unanswered(case, answered)
     assert found is not None
     return _open(found, found.evidence, "unconfirmed-refusal", f"refused once, as recorded: {found.detail}")
 

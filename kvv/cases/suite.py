@@ -16,17 +16,17 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.confirm_refusal import confirmed, is_refused, once_more
+from kvv.cases.confirm_refusal import is_refused, judge_repeated, once_more
 from kvv.core import Answered, Area, Ask, Case, Dataset, Done, History, Level, Reply, Request, Stat, Step, Verdict
-from kvv.core.plugins import SUITES, registered
+from kvv.core.plugins import SUITES, find_entry_points
 from kvv.core.usage_error import ConfigError
 from kvv.profiles.profile import Profile, Sampling
 from kvv.profiles.token_counts import Tokenizer
-from kvv.protocol.classify import unanswered
+from kvv.protocol.classify import judge_unanswered
 
 
 class SuiteKind(StrEnum):
-    GATE = "gate"
+    PRE_CHECK = "gate"  # the stored word is older
     CONTRACT = "contract"
     BENCHMARK = "benchmark"
 
@@ -274,8 +274,8 @@ class SingleTurn(Suite):
             return Ask(requests=(self.request(case),))
         (first,), *more = (reply for reply in history if isinstance(reply, tuple))
         if is_refused(first):
-            return Done(verdict=confirmed(case, first, *more[0])) if more else once_more(self.request(case))
-        return Done(verdict=unanswered(case, first) or self.judge(case, first))
+            return Done(verdict=judge_repeated(case, first, *more[0])) if more else once_more(self.request(case))
+        return Done(verdict=judge_unanswered(case, first) or self.judge(case, first))
 
 
 @cache
@@ -293,13 +293,13 @@ def load_suite(name: str) -> Suite:
     """The suite with this id, built in or registered under the entry-point group ``kvv.suites``."""
     if name in built_in():
         return _shipped(name)()
-    if name in (found := plugged()[0]):
+    if name in (found := load_plugins()[0]):
         return found[name]()
     raise SuiteError(f"no suite {name!r}; known: {', '.join(suite_ids())}")
 
 
 def suite_ids() -> list[str]:
-    return [*built_in(), *sorted(plugged()[0])]
+    return [*built_in(), *sorted(load_plugins()[0])]
 
 
 def declared(name: str) -> Suite | type[Suite]:
@@ -319,12 +319,12 @@ def _shipped(name: str) -> type[Suite]:
 
 
 @cache
-def plugged() -> tuple[Mapping[str, Callable[[], Suite]], Sequence[str]]:
+def load_plugins() -> tuple[Mapping[str, Callable[[], Suite]], Sequence[str]]:
     """What makes other packages' suites, by id; and one line for each plug-in that cannot be used, which everybody does
     without.
     """
     found: dict[str, Callable[[], Suite]] = {}
-    entries, broken = registered(SUITES)
+    entries, broken = find_entry_points(SUITES)
     for entry in entries:
         try:
             make = entry.load()

@@ -16,7 +16,7 @@ from kvv import __version__
 from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_vendors_options
 from kvv.cli.options_compared import add_compared_verbs
 from kvv.cli.stdio import outlets
-from kvv.core.plugins import IMPORTERS, PROFILES, SUITES, registered
+from kvv.core.plugins import IMPORTERS, PROFILES, SUITES, find_entry_points
 from kvv.core.usage_error import ConfigError
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
@@ -263,15 +263,15 @@ def _main(argv: Sequence[str] | None) -> int:
 def _warn_of_plugins() -> None:
     """One line for each plug-in that no command can use. Imports no more than the groups that are registered need."""
     broken: list[str] = []
-    if any(registered(SUITES)):
-        from kvv.cases.suite import plugged
+    if any(find_entry_points(SUITES)):
+        from kvv.cases.suite import load_plugins
 
-        broken += plugged()[1]
-    if any(registered(PROFILES)):
+        broken += load_plugins()[1]
+    if any(find_entry_points(PROFILES)):
         from kvv.profiles.profile import plugged_profiles
 
         broken += plugged_profiles()[1]
-    if any(registered(IMPORTERS)):
+    if any(find_entry_points(IMPORTERS)):
         from kvv.storage.importers import plugged_importers
 
         broken += plugged_importers()[1]

@@ -60,12 +60,12 @@ class RunFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Names are case and gate ids; the reports' own order."""
         from kvv.planning.config import ConfigError
-        from kvv.storage.run_summary_reader import finished
+        from kvv.storage.run_summary_reader import open_finished
         from kvv.storage.snapshot import build_view
         from kvv.storage.store import StoreError
 
         try:
-            with finished(str(self.path.parent), None, OPTION) as (store, _):
+            with open_finished(str(self.path.parent), None, OPTION) as (store, _):
                 view = build_view(store)
         except (ConfigError, StoreError) as error:
             raise self.CollectError(str(error)) from None

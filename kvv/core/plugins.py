@@ -13,7 +13,7 @@ from pathlib import Path
 SUITES, PROFILES, IMPORTERS = "kvv.suites", "kvv.profiles", "kvv.importers"
 
 
-def registered(group: str) -> tuple[list[EntryPoint], list[str]]:
+def find_entry_points(group: str) -> tuple[list[EntryPoint], list[str]]:
     """The well-formed entry points of a group, first on the path first, and one line for whatever is malformed."""
     found: dict[tuple[str, str], EntryPoint] = {}
     malformed: list[str] = []
@@ -36,7 +36,7 @@ def registered(group: str) -> tuple[list[EntryPoint], list[str]]:
 @cache
 def folder_of(group: str, name: str) -> Path | None:
     """Where the module of the entry point ``name`` lies, None where there is none: its data files are beside it."""
-    for entry in registered(group)[0]:
+    for entry in find_entry_points(group)[0]:
         if entry.name == name and (origin := _origin(entry.module)):
             return Path(origin).parent
     return None

@@ -62,7 +62,7 @@ class ReferenceValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookTaken:
+class InterimResult:
     """What one of a suite's planned looks showed (early stopping): look ``number`` of ``of``, after ``asked`` of
     ``planned`` samples.
 
@@ -103,7 +103,7 @@ class Stat:
     reference: ReferenceValue | None = None
     margin: float | None = None
     verdict: Outcome | None = None
-    look: LookTaken | None = None
+    look: InterimResult | None = None
     breakdown: Mapping[str, Any] = field(default_factory=dict)
     comparability: Mapping[str, Any] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from kvv.core import Dataset
 from kvv.data.cache import cache_folder, copy_folder
 from kvv.data.copies import (
-    Place,
+    CopyPlace,
     Report,
     check_content,
     pull,
@@ -21,7 +21,7 @@ from kvv.data.copies import (
     verify,
     where,
 )
-from kvv.data.rows import converted, rows_of
+from kvv.data.rows import convert, rows_of
 from kvv.data.spec import (
     DataError,
     DatasetSpec,
@@ -36,7 +36,7 @@ from kvv.data.spec import (
 __all__ = [
     "DataError",
     "DatasetSpec",
-    "Place",
+    "CopyPlace",
     "Report",
     "cache_folder",
     "canonical_sha256",
@@ -100,7 +100,7 @@ def _from_hub(name: str, spec: DatasetSpec, *, offline: bool) -> Dataset:
     offline = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     rows, commit = read_hub(spec, revision=spec.revision, offline=offline)
     where = f"{spec.repo}@{commit}"
-    rows = converted(rows, spec, where)
+    rows = convert(rows, spec, where)
     check_rows(rows, spec, where)
     return Dataset(
         rows=rows,

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from kvv.data.beam import write_layout
 from kvv.data.cache import copy_folder
-from kvv.data.rows import converted, questions_digest, rows_of
+from kvv.data.rows import convert, questions_digest, rows_of
 from kvv.data.spec import DataError, DatasetSpec, canonical_sha256, check_rows, fixture_of, load_spec, shipped_names
 
 MANIFEST = "manifest.json"
@@ -51,7 +51,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CopyPlace:
     """One place where a data set may be found; ``present`` is None where only the network could tell."""
 
     kind: str
@@ -103,7 +103,7 @@ def _stage(spec: DatasetSpec, staged: Path, revision: str, mirror: str | None) -
     if mirror is None:
         served, commit = read_hub(spec, revision=revision, offline=False)
         where = f"{spec.repo}@{commit}"
-        rows = converted(served, spec, where)
+        rows = convert(served, spec, where)
     elif Path(mirror).expanduser().is_dir():
         commit, where = "", mirror
         rows, note = rows_of(Path(mirror).expanduser(), spec)
@@ -246,16 +246,16 @@ def _shown(name: str, spec: DatasetSpec) -> str:
     return f"kvv.fixtures/{spec.fixture}" if name in shipped_names() else str(fixture_of(name, spec))
 
 
-def where(name: str, variant: str = "") -> list[Place]:
+def where(name: str, variant: str = "") -> list[CopyPlace]:
     """In the order in which ``load`` looks: the copy in the cache, the hub; and the fixture, which is used only on
     request.
     """
     spec = load_spec(name, variant)
     copy = copy_folder(name, variant)
-    places = [Place(kind="copy", location=str(copy), present=(copy / MANIFEST).exists())]
+    places = [CopyPlace(kind="copy", location=str(copy), present=(copy / MANIFEST).exists())]
     if spec.repo:
         endpoint = _origin(os.environ.get("HF_ENDPOINT") or "")
-        places.append(Place(kind="hub", location=f"{spec.repo} at {spec.revision} ({endpoint})", present=None))
+        places.append(CopyPlace(kind="hub", location=f"{spec.repo} at {spec.revision} ({endpoint})", present=None))
     if spec.fixture:
-        places.append(Place(kind="fixture", location=_shown(name, spec), present=True))
+        places.append(CopyPlace(kind="fixture", location=_shown(name, spec), present=True))
     return places

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kvv.data.shape import shaped
+from kvv.data.shape import shape_row
 from kvv.data.spec import DataError, DatasetSpec, one_line
 
 #: seconds to find out whether anybody listens; the library's own retries take half a minute to say no
@@ -110,7 +110,7 @@ def _rows(
     for column, kind in spec.columns.items():
         if kind.startswith("image") and column in loaded.column_names:
             loaded = loaded.cast_column(column, datasets.Image(decode=False))
-    return [shaped(dict(row), spec, f"{where}: row {number}", folder) for number, row in enumerate(loaded, 1)]
+    return [shape_row(dict(row), spec, f"{where}: row {number}", folder) for number, row in enumerate(loaded, 1)]
 
 
 def read_saved(folder: Path, spec: DatasetSpec) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kvv.data.shape import holds_pictures, shaped
+from kvv.data.shape import holds_pictures, shape_row
 from kvv.data.spec import DataError, DatasetSpec, one_line
 
 Row = dict[str, Any]
@@ -122,7 +122,7 @@ def _read_jsonl(path: Path, spec: DatasetSpec) -> list[Row]:
         where = f"{path}: line {number}"
         text = _text(line, where)
         if text.strip():
-            rows.append(shaped(_record(_parsed(text, where), where), spec, where, path.parent))
+            rows.append(shape_row(_record(_parsed(text, where), where), spec, where, path.parent))
     return rows
 
 
@@ -132,7 +132,7 @@ def _read_json(path: Path, spec: DatasetSpec) -> list[Row]:
     if not isinstance(parsed, list):
         raise DataError(f"{path}: should hold a list of rows, holds {type(parsed).__name__}")
     places = ((row, f"{path}: row {number}") for number, row in enumerate(parsed, 1))
-    return [shaped(_record(row, where), spec, where, path.parent) for row, where in places]
+    return [shape_row(_record(row, where), spec, where, path.parent) for row, where in places]
 
 
 def read_json_file(path: Path) -> Any:
@@ -200,7 +200,7 @@ def _read_csv(path: Path, spec: DatasetSpec) -> list[Row]:
         raise DataError(f"{path}: not CSV: {one_line(error, 160)}") from error
     rows: list[Row] = [{str(column): value for column, value in row.items()} for row in frame.to_dict("records")]
     for number, row in enumerate(rows, 1):
-        shaped(row, spec, f"{path}: row {number}", path.parent)
+        shape_row(row, spec, f"{path}: row {number}", path.parent)
         for column, kind in spec.columns.items():
             if isinstance(row.get(column), str):
                 row[column] = _cell(row[column], kind, f"{path}: row {number}: column {column!r}")
@@ -246,7 +246,7 @@ def _read_parquet(path: Path, spec: DatasetSpec) -> list[Row]:
         with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as source:
             for batch in source.iter_batches(batch_size=8 if holds_pictures(spec) else 256):
                 for row in batch.to_pylist():
-                    rows.append(shaped(row, spec, f"{path}: row {len(rows) + 1}", path.parent))
+                    rows.append(shape_row(row, spec, f"{path}: row {len(rows) + 1}", path.parent))
     except DataError:
         raise
     except (arrow.ArrowException, OSError, ValueError) as error:

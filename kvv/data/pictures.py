@@ -20,7 +20,7 @@ from typing import IO, Any
 from kvv.core import Fragment, Picture
 from kvv.data.cache import cache_folder
 from kvv.data.spec import DataError, one_line
-from kvv.protocol.images import ImageError, data_url, encoded, inspect
+from kvv.protocol.images import ImageError, data_url, encode_picture, inspect
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def _shows(part: object) -> bool:
 def _sent(part: Mapping[str, Any], shelf: Shelf) -> dict[str, Any]:
     picture: Picture = part["image_url"]["url"]
     try:
-        url = data_url(encoded(shelf.read(picture), picture.form))
+        url = data_url(encode_picture(shelf.read(picture), picture.form))
     except ImageError as error:
         raise DataError(f"{picture.where}: {error}") from error
     return {**part, "image_url": {**part["image_url"], "url": Fragment.of(url)}}
@@ -207,6 +207,6 @@ def _sent(part: Mapping[str, Any], shelf: Shelf) -> dict[str, Any]:
 def sent_digest(picture: Picture, shelf: Shelf = SHELF) -> str:
     """The SHA-256 of the bytes that are sent: what a server that keeps an answer key will see. Blocks."""
     try:
-        return hashlib.sha256(encoded(shelf.read(picture), picture.form).data).hexdigest()
+        return hashlib.sha256(encode_picture(shelf.read(picture), picture.form).data).hexdigest()
     except ImageError as error:
         raise DataError(f"{picture.where}: {error}") from error

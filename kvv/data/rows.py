@@ -21,7 +21,7 @@ def rows_of(path: Path, spec: DatasetSpec) -> tuple[list[Row], str]:
     return read_path(path, spec), ""
 
 
-def converted(rows: list[dict[str, Any]], spec: DatasetSpec, where: str) -> list[Row]:
+def convert(rows: list[dict[str, Any]], spec: DatasetSpec, where: str) -> list[Row]:
     """The hub's own rows in the suite's form."""
     if spec.layout == "swebench":
         return from_rows(rows, where)

@@ -11,7 +11,7 @@ from kvv.data.pictures import from_cell
 from kvv.data.spec import DatasetSpec
 
 
-def shaped(row: dict[str, Any], spec: DatasetSpec, where: str, folder: Path | None) -> dict[str, Any]:
+def shape_row(row: dict[str, Any], spec: DatasetSpec, where: str, folder: Path | None) -> dict[str, Any]:
     """Changes and returns ``row``. ``where`` names file and row; a picture with a path is looked for below ``folder``
     only.
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kvv.core import Picture
-from kvv.core.plugins import SUITES, folder_of, registered
+from kvv.core.plugins import SUITES, find_entry_points, folder_of
 
 #: ``image`` is a ``Picture`` (rows hold no bytes); ``texts`` a list of strings, for which one bare string may stand; a
 #: trailing ``?`` allows null and absence
@@ -38,7 +38,7 @@ class DataError(ValueError):
     """Data that is missing, unreadable or not what it should be; the message is one line that names file and row."""
 
 
-class Variant(BaseModel):
+class DatasetVariant(BaseModel):
     """What one variant of a data set has of its own: a size, a config."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -102,7 +102,7 @@ class DatasetSpec(BaseModel):
     questions_sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     variant: str = ""
     default_variant: str = ""
-    variants: Mapping[str, Variant] = Field(default_factory=dict)
+    variants: Mapping[str, DatasetVariant] = Field(default_factory=dict)
     aliases: Mapping[str, str] = Field(default_factory=dict)
     pinned_questions: PinnedQuestions | None = None
     columns: Mapping[str, str]
@@ -110,7 +110,7 @@ class DatasetSpec(BaseModel):
 
 def names() -> list[str]:
     """Suites that have a ``dataset.toml``, sorted; another package's lies beside the module of its suite."""
-    plugged = [entry.name for entry in registered(SUITES)[0]]
+    plugged = [entry.name for entry in find_entry_points(SUITES)[0]]
     return sorted(
         name for name in {*shipped_names(), *plugged} if (home := _home(name)) and home.joinpath(FILE).is_file()
     )

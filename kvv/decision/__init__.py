@@ -11,23 +11,31 @@ from __future__ import annotations
 
 from kvv.decision.decide import Decision, WaiverState, aggregate, coverage_sentence, decide, exit_code
 from kvv.decision.forecast import Expected, Forecast, GateForecast, expected_design, f1_resolves, forecast
-from kvv.decision.inputs import Collector, Evidence, FindingExample, FindingGroup, Look, SuiteRun, group_findings
-from kvv.decision.interim_analysis import LookDecision, decide_look
-from kvv.decision.service_levels import Answer, LatencyTally, Lost
+from kvv.decision.inputs import (
+    Collector,
+    CountedFindings,
+    DecisionEvidence,
+    FindingExample,
+    InterimAnalysis,
+    SuiteRun,
+    group_findings,
+)
+from kvv.decision.interim_analysis import InterimDecision, decide_look
+from kvv.decision.service_levels import LatencyTally, Lost, TimedAnswer
 
 __all__ = [
-    "Answer",
+    "TimedAnswer",
     "Collector",
     "Decision",
-    "Evidence",
+    "DecisionEvidence",
     "Expected",
     "FindingExample",
-    "FindingGroup",
+    "CountedFindings",
     "Forecast",
     "GateForecast",
     "LatencyTally",
-    "Look",
-    "LookDecision",
+    "InterimAnalysis",
+    "InterimDecision",
     "Lost",
     "SuiteRun",
     "WaiverState",

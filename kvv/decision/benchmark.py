@@ -15,20 +15,20 @@ from functools import cached_property
 import numpy as np
 
 from kvv.cases.suite import ReferenceRun
-from kvv.core import Area, Gate, Level, LookTaken, Outcome, ReferenceValue, Stat
+from kvv.core import Area, Gate, InterimResult, Level, Outcome, ReferenceValue, Stat
 from kvv.decision.f1 import by_f1
-from kvv.decision.inputs import CaseScore, Collector, Evidence, Look
-from kvv.decision.ruling import Ruling, look_sentence, points, size
-from kvv.profiles.policy import Benchmark, Mode, Policy
+from kvv.decision.inputs import CaseScore, Collector, DecisionEvidence, InterimAnalysis
+from kvv.decision.ruling import Ruling, interim_sentence, points, size
+from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy
 from kvv.stats.interval import normal_quantile
 from kvv.stats.paired import Difference, PairedCase, normal_score, paired_difference, tango_interval, tango_z
 from kvv.stats.power import more_samples
-from kvv.stats.rerun import Question, Samples, loss_p, rerun_difference, visible_in
+from kvv.stats.rerun import QuestionSamples, Samples, loss_p, rerun_difference, visible_in
 from kvv.stats.sequential import bound_confidence, obrien_fleming
 
 
 def judge_row(
-    stat: Stat, collector: Collector, evidence: Evidence, rng: np.random.Generator
+    stat: Stat, collector: Collector, evidence: DecisionEvidence, rng: np.random.Generator
 ) -> tuple[Stat, Gate | None]:
     """The row with reference, margin and verdict filled in, and its gate; None for a row that nothing gates or asks to
     gate.
@@ -89,7 +89,7 @@ def _ruling(
     entry: Benchmark | None,
     count: float | None,
     collector: Collector,
-    evidence: Evidence,
+    evidence: DecisionEvidence,
     rng: np.random.Generator,
 ) -> Ruling:
     suite = stat.suite
@@ -217,7 +217,7 @@ def _by_cases(
     entry: Benchmark,
     references: Sequence[ReferenceRun],
     collector: Collector,
-    evidence: Evidence,
+    evidence: DecisionEvidence,
     rng: np.random.Generator,
 ) -> Ruling:
     suite, policy = stat.suite, collector.policy
@@ -265,7 +265,7 @@ def _where_both(
     entry: Benchmark,
     references: Sequence[ReferenceRun],
     collector: Collector,
-    evidence: Evidence,
+    evidence: DecisionEvidence,
     rng: np.random.Generator,
 ) -> Ruling:
     """On the cases where both sides fulfil ``given``: a vendor that does so less often is another gate's matter (the
@@ -305,18 +305,20 @@ def _key(entry: Benchmark, stat: Stat, keys: Sequence[str]) -> str | None:
     return next((key for key in wanted if key in keys), None)
 
 
-def _bound(entry: Benchmark, policy: Policy, look: Look) -> float:
+def _bound(entry: Benchmark, policy: Policy, look: InterimAnalysis) -> float:
     return obrien_fleming(entry.alpha or policy.alpha, look.fractions)[look.number - 1]
 
 
-def _confidence(entry: Benchmark, policy: Policy, look: Look | None) -> float:
+def _confidence(entry: Benchmark, policy: Policy, look: InterimAnalysis | None) -> float:
     """Two-sided confidence of the interval: 1 - 2 alpha at a fixed size, wider at a look."""
     return 1 - 2 * (entry.alpha or policy.alpha) if look is None else bound_confidence(_bound(entry, policy, look))
 
 
-def _at_look(ruling: Ruling, look: Look, asked: int, entry: Benchmark, compare: _Comparison, policy: Policy) -> Ruling:
+def _at_look(
+    ruling: Ruling, look: InterimAnalysis, asked: int, entry: Benchmark, compare: _Comparison, policy: Policy
+) -> Ruling:
     """The ruling with what the look showed, and a sentence on it."""
-    taken = LookTaken(
+    taken = InterimResult(
         number=look.number,
         of=len(look.fractions),
         asked=asked,
@@ -327,7 +329,7 @@ def _at_look(ruling: Ruling, look: Look, asked: int, entry: Benchmark, compare: 
         confidence=compare.confidence,
         interval=(compare.limit("worst"), compare.limit("best")),
     )
-    return replace(ruling, look=taken, reason=f"{ruling.reason}; {look_sentence(taken, ruling.decision)}")
+    return replace(ruling, look=taken, reason=f"{ruling.reason}; {interim_sentence(taken, ruling.decision)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +339,7 @@ class _Comparison:
     #: cases to which the reference has no answer: it may have been right there, or wrong
     lacking: Mapping[str, CaseScore]
     confidence: float
-    mode: Mode
+    mode: BenchmarkMode
     rng: np.random.Generator
 
     @cached_property
@@ -377,7 +379,7 @@ class _Comparison:
         without a standard error.
         """
         towards = "worst" if self.difference("").estimate > -margin else "best"
-        if self.mode is Mode.REGRESSION and not margin:
+        if self.mode is BenchmarkMode.REGRESSION and not margin:
             return normal_quantile(min(max(self.loss_p(towards), 1e-300), 1 - 1e-16))
         cases, found = self._paired(towards if self.opens else "")
         if self.single:
@@ -399,17 +401,19 @@ class _Comparison:
             self._paired("worst" if self.opens else "")[0], "worst" if self.opens else "", confidence
         ).interval.low
 
-    def questions(self, open_as: str) -> list[Question]:
+    def questions(self, open_as: str) -> list[QuestionSamples]:
         """A question that the reference does not know it may have answered rightly every time, or never."""
         asked = {case: score for case, score in self.vendor.items() if open_as or score.n}
         found = [
-            Question(vendor=score.samples(open_as), reference=self.reference[case].samples)
+            QuestionSamples(vendor=score.samples(open_as), reference=self.reference[case].samples)
             for case, score in asked.items()
         ]
         if open_as:
             right = 0.0 if open_as == "best" else 1.0
             unknown = Samples(n=1, total=right, squares=right)
-            found += [Question(vendor=score.samples(open_as), reference=unknown) for score in self.lacking.values()]
+            found += [
+                QuestionSamples(vendor=score.samples(open_as), reference=unknown) for score in self.lacking.values()
+            ]
         return found
 
     def _cases(self, open_as: str) -> list[PairedCase]:
@@ -448,7 +452,7 @@ class _Comparison:
 
     def _difference(self, cases: Sequence[PairedCase], open_as: str, confidence: float) -> Difference:
         if not self.single:
-            if self.mode is Mode.REGRESSION:
+            if self.mode is BenchmarkMode.REGRESSION:
                 return rerun_difference(self.questions(open_as), confidence)
             return paired_difference(cases, self.rng, confidence)
         b, c = _discordant(cases)
@@ -465,11 +469,11 @@ def _discordant(cases: Sequence[PairedCase]) -> tuple[int, int]:
     return sum(c.vendor > c.reference for c in cases), sum(c.vendor < c.reference for c in cases)
 
 
-def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy, look: Look | None) -> Ruling:
+def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy, look: InterimAnalysis | None) -> Ruling:
     plain = compare.difference("")
     low, high = compare.limit("worst"), compare.limit("best")
     interval = f"{100 * compare.confidence:.3g} % interval {points(low)} to {points(high)}"
-    if entry.mode is Mode.REGRESSION:
+    if entry.mode is BenchmarkMode.REGRESSION:
         return _regression(entry, compare, f"{points(plain.estimate)} ({interval})", policy, look)
     measured = f"{points(plain.estimate)} ({interval}), margin {size(entry.margin)}, {plain.n} cases"
     if high < -entry.margin:
@@ -489,7 +493,9 @@ def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy, look: Loo
 WRONG_PASS = 0.01
 
 
-def _regression(entry: Benchmark, compare: _Comparison, interval: str, policy: Policy, look: Look | None) -> Ruling:
+def _regression(
+    entry: Benchmark, compare: _Comparison, interval: str, policy: Policy, look: InterimAnalysis | None
+) -> Ruling:
     """FAIL: a loss is shown, by the exact test where no margin is given. PASS: none is shown, not even with the open
     samples as wrong, the stated loss would have been seen, and it is ruled out: what was measured lies too far above
     it."""

@@ -12,8 +12,8 @@ import numpy as np
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Gate, Level, Outcome, Stat
 from kvv.decision.benchmark import judge_row, row_generators
-from kvv.decision.inputs import EXAMPLES, AreaTally, Collector, Evidence, FindingGroup, SuiteRun
-from kvv.decision.ruling import look_sentence
+from kvv.decision.inputs import EXAMPLES, AreaTally, Collector, CountedFindings, DecisionEvidence, SuiteRun
+from kvv.decision.ruling import interim_sentence
 from kvv.decision.service_levels import LatencyTally
 from kvv.profiles.policy import Policy
 
@@ -53,13 +53,13 @@ class Decision:
     gates: tuple[Gate, ...]
     stats: tuple[Stat, ...]
     areas: Mapping[str, Outcome]
-    findings: tuple[FindingGroup, ...]
+    findings: tuple[CountedFindings, ...]
     coverage: str
     headline: str
     why: tuple[str, ...]
     waivers: tuple[WaiverState, ...]
     suites: tuple[SuiteRun, ...] = ()
-    breaking: tuple[FindingGroup, ...] = ()
+    breaking: tuple[CountedFindings, ...] = ()
 
 
 def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
@@ -91,7 +91,7 @@ def exit_code(outcome: Outcome, *, usage: bool = False, interrupted: bool = Fals
 
 
 def decide(
-    collector: Collector, evidence: Evidence, rng: np.random.Generator, *, latency: LatencyTally | None = None
+    collector: Collector, evidence: DecisionEvidence, rng: np.random.Generator, *, latency: LatencyTally | None = None
 ) -> Decision:
     """Everything after the last verdict. Deterministic for a given ``rng`` state."""
     findings = [replace(f, level=collector.policy.level(f.rule, f.level)) for f in evidence.findings]
@@ -135,7 +135,7 @@ def binding_levels(*, strict: bool) -> tuple[Level, ...]:
     return (Level.MUST, Level.SHOULD) if strict else (Level.MUST,)
 
 
-def _breaking(collector: Collector, findings: Sequence[FindingGroup]) -> list[FindingGroup]:
+def _breaking(collector: Collector, findings: Sequence[CountedFindings]) -> list[CountedFindings]:
     """Those that fail their area's gate: at a binding level and not waived."""
     # an endpoint of which nothing was concluded gets no verdict from the wire either: its words came from whatever
     # stood in between
@@ -143,7 +143,7 @@ def _breaking(collector: Collector, findings: Sequence[FindingGroup]) -> list[Fi
     return [f for f in findings if not collector.waived(f.rule, failed=f.level in binding) and f.level in binding]
 
 
-def _contract_gates(collector: Collector, breaking: Sequence[FindingGroup]) -> list[Gate]:
+def _contract_gates(collector: Collector, breaking: Sequence[CountedFindings]) -> list[Gate]:
     """One gate per area that has contract cases or findings that fail it, in the order of the vocabulary."""
     gates = []
     for area in Area:
@@ -154,7 +154,7 @@ def _contract_gates(collector: Collector, breaking: Sequence[FindingGroup]) -> l
     return gates
 
 
-def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[FindingGroup], strict: bool) -> Gate:
+def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[CountedFindings], strict: bool) -> Gate:
     binding = binding_levels(strict=strict)
     observed = tally.count(Outcome.PASS) + tally.count(Outcome.FAIL)
     # an open should-level case keeps no pass away, unless the area has shown nothing else
@@ -215,7 +215,9 @@ def _some(names: Sequence[str], total: int) -> str:
 # --- quality -----------------------------------------------------------------------------------------
 
 
-def _quality_gates(collector: Collector, evidence: Evidence, rng: np.random.Generator) -> tuple[list[Stat], list[Gate]]:
+def _quality_gates(
+    collector: Collector, evidence: DecisionEvidence, rng: np.random.Generator
+) -> tuple[list[Stat], list[Gate]]:
     rows, gates = [], []
     benchmarks = {s.id for s in collector.suites if s.kind is SuiteKind.BENCHMARK}
     draws = row_generators(rng)
@@ -302,7 +304,7 @@ def _headline(
         degraded = " (degraded)" if any(g.degraded for g in gated) else ""
         parts.append(f"quality {_word(aggregate(g.decision for g in gated))}{degraded}")
     parts += [
-        f"{row.suite} {look_sentence(row.look, row.verdict or outcome)}"
+        f"{row.suite} {interim_sentence(row.look, row.verdict or outcome)}"
         for row in rows
         if row.primary and row.look and row.look.stopped
     ]

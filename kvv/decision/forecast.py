@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from kvv.cases.suite import ReferenceRun, declared
 from kvv.decision.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores
 from kvv.decision.f1 import NULL_RESOLUTION
-from kvv.profiles.policy import Benchmark, Mode, Policy
+from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy
 from kvv.stats.interval import normal_quantile, t_quantile
 from kvv.stats.power import (
     Design,
@@ -79,7 +79,7 @@ def forecast(
         if entry.given:
             # how many samples fulfil it nobody knows before; its value lies near the ceiling, where an identical vendor
             # passes
-            alarms += (entry.alpha or policy.alpha) if entry.mode is Mode.REGRESSION else 0.0
+            alarms += (entry.alpha or policy.alpha) if entry.mode is BenchmarkMode.REGRESSION else 0.0
             continue
         if entry.method == "f1":
             chance = _f1_pass(entry.margin, design.n)
@@ -102,7 +102,7 @@ def forecast(
 
 
 def _paired(entry: Benchmark, design: Design, policy: Policy, fractions: tuple[float, ...]) -> GateForecast:
-    regression = entry.mode is Mode.REGRESSION
+    regression = entry.mode is BenchmarkMode.REGRESSION
     alpha = (entry.alpha or policy.alpha) if regression else _tail(entry.alpha or policy.alpha, design.clusters)
     needed = (visible_loss if regression else _clears)(design, alpha=alpha, power=policy.power)
     further = needed if regression else failing_difference(design, entry.margin, alpha=alpha, power=policy.power)
@@ -133,7 +133,7 @@ def _at_end(
 ) -> tuple[float, float, float | None]:
     """The chances of PASS and FAIL for an identical vendor, and what is saved."""
     fails = fail_probability(design.se, entry.margin, alpha=alpha)
-    if entry.mode is Mode.PARITY:
+    if entry.mode is BenchmarkMode.PARITY:
         return pass_probability(design.se, entry.margin, alpha=alpha), fails, None
     return (
         (1 - fails) * seen_probability(design, entry.detect or 0.0, alpha=alpha, power=power, wrong=WRONG_PASS),
@@ -147,7 +147,7 @@ def _at_looks(
 ) -> tuple[float, float, float | None]:
     drift = min(FAR, entry.margin / design.se) if design.se > 0 else FAR if entry.margin > 0 else 0.0
     chances = look_chances(alpha, fractions, drift)
-    if entry.mode is Mode.PARITY:
+    if entry.mode is BenchmarkMode.PARITY:
         saved = sum(
             (chance.above + chance.below) * (1 - share) for chance, share in zip(chances, fractions, strict=True)
         )

@@ -28,7 +28,7 @@ _CUT = frozenset({FaultKind.CUT, FaultKind.RESET, FaultKind.PROTOCOL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class AttemptEnding:
     """How one attempt ended. ``total_ms`` from the request's last byte; ``answered``: it came to its own end."""
 
     exchange: str
@@ -39,8 +39,8 @@ class Ending:
     fault: FaultKind | None = None
 
     @staticmethod
-    def of(exchange: Exchange, *, stream: bool, answered: bool) -> Ending:
-        return Ending(
+    def of(exchange: Exchange, *, stream: bool, answered: bool) -> AttemptEnding:
+        return AttemptEnding(
             exchange=exchange.identity.key,
             stream=stream,
             total_ms=exchange.timing.total_ms,
@@ -74,9 +74,9 @@ class Suspicion:
         return f"{ages}, and none took longer: a gateway's time limit"
 
 
-def suspected_timeouts(endings: Iterable[Ending]) -> list[Suspicion]:
+def suspected_timeouts(endings: Iterable[AttemptEnding]) -> list[Suspicion]:
     """At most one for each mode: most cuts at the same age, and no answer of that mode that lived longer."""
-    cuts: dict[bool, list[Ending]] = {}
+    cuts: dict[bool, list[AttemptEnding]] = {}
     longest: dict[bool, float] = {}
     for ending in endings:
         if ending.answered:
@@ -87,7 +87,7 @@ def suspected_timeouts(endings: Iterable[Ending]) -> list[Suspicion]:
     return [one for one in found if one is not None]
 
 
-def _suspected(stream: bool, cuts: list[Ending], longest: float) -> Suspicion | None:
+def _suspected(stream: bool, cuts: list[AttemptEnding], longest: float) -> Suspicion | None:
     """The age at which most cuts lie together, as the widest group of the sorted ages."""
     cuts.sort(key=lambda ending: ending.total_ms)
     first = best = size = 0
@@ -108,5 +108,5 @@ def _suspected(stream: bool, cuts: list[Ending], longest: float) -> Suspicion | 
     )
 
 
-def _latest(ending: Ending) -> float:
+def _latest(ending: AttemptEnding) -> float:
     return ending.total_ms * SAME_FACTOR + SAME_MS

@@ -39,7 +39,7 @@ class FindingExample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingGroup:
+class CountedFindings:
     """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, the first few as examples."""
 
     rule: str
@@ -53,17 +53,17 @@ class FindingGroup:
     causes: tuple[str, ...] = ()
 
 
-def group_findings(found: Iterable[tuple[str, Finding]]) -> list[FindingGroup]:
+def group_findings(found: Iterable[tuple[str, Finding]]) -> list[CountedFindings]:
     """Group (exchange key, finding) pairs by rule, area and level, in order of first appearance; a group keeps its
     first message.
 
     Memory is in the number of rules: exchanges are counted where the key changes, so feed them exchange by exchange.
     """
-    groups: dict[tuple[str, Area, Level], FindingGroup] = {}
+    groups: dict[tuple[str, Area, Level], CountedFindings] = {}
     last: dict[tuple[str, Area, Level], str] = {}
     for exchange, finding in found:
         key = (finding.rule, finding.area, finding.level)
-        group = groups.get(key) or FindingGroup(
+        group = groups.get(key) or CountedFindings(
             rule=finding.rule,
             area=finding.area,
             level=finding.level,
@@ -297,7 +297,7 @@ class Collector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class InterimAnalysis:
     """The look by which a suite run with early stopping is judged: ``number``, from 1, of those after which
     ``fractions`` of its planned samples are in hand (rising to 1). ``planned`` samples are in its full plan;
     ``stopped``: nothing was asked after this look."""
@@ -309,7 +309,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class DecisionEvidence:
     """Everything beside the verdicts. Mappings are by suite id; ``published`` and ``server_counts`` by ``suite`` or
     ``suite/metric``.
 
@@ -322,7 +322,7 @@ class Evidence:
     """
 
     stats: Sequence[Stat] = ()
-    findings: Sequence[FindingGroup] = ()
+    findings: Sequence[CountedFindings] = ()
     references: Mapping[str, Sequence[ReferenceRun]] = field(default_factory=dict)
     interleaved: frozenset[str] = frozenset()
     unfinished: Mapping[str, str] = field(default_factory=dict)
@@ -331,4 +331,4 @@ class Evidence:
     mixed: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     chosen: str = ""
-    looks: Mapping[str, Look] = field(default_factory=dict)
+    looks: Mapping[str, InterimAnalysis] = field(default_factory=dict)

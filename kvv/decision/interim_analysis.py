@@ -11,11 +11,11 @@ import numpy as np
 
 from kvv.core import Gate, Outcome, Stat
 from kvv.decision.benchmark import judge_row, row_generators
-from kvv.decision.inputs import Collector, Evidence
+from kvv.decision.inputs import Collector, DecisionEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookDecision:
+class InterimDecision:
     """``decision`` PASS or FAIL stops the suite, INCONCLUSIVE lets it go on. ``rows`` and ``gates`` are those that the
     policy gates.
     """
@@ -26,8 +26,8 @@ class LookDecision:
 
 
 def decide_look(
-    stats: Iterable[Stat], collector: Collector, evidence: Evidence, rng: np.random.Generator
-) -> LookDecision:
+    stats: Iterable[Stat], collector: Collector, evidence: DecisionEvidence, rng: np.random.Generator
+) -> InterimDecision:
     """``stats`` are one suite's rows; ``evidence.looks`` names the look. ``rng`` in the state in which ``decide`` would
     get it.
 
@@ -40,7 +40,7 @@ def decide_look(
         if gate is not None and gate.decision is not Outcome.SKIP:
             rows.append(row)
             gates.append(gate)
-    return LookDecision(decision=_stops([gate.decision for gate in gates]), rows=tuple(rows), gates=tuple(gates))
+    return InterimDecision(decision=_stops([gate.decision for gate in gates]), rows=tuple(rows), gates=tuple(gates))
 
 
 def _stops(decisions: Sequence[Outcome]) -> Outcome:

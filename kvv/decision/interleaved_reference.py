@@ -16,7 +16,7 @@ class Part(BaseModel):
     mixed: str = ""
 
 
-class Beside(BaseModel):
+class InterleavedReference(BaseModel):
     """What a run remembers of the lane beside it; empty for a run without one. ``stop`` is why it ended early."""
 
     run_id: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvv.core import LookTaken, Outcome, ReferenceValue
+from kvv.core import InterimResult, Outcome, ReferenceValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Ruling:
     method: str = ""
     degraded: bool = False
     reference: ReferenceValue | None = None
-    look: LookTaken | None = None
+    look: InterimResult | None = None
 
 
 def points(difference: float) -> str:
@@ -27,7 +27,7 @@ def size(difference: float) -> str:
     return f"{100 * difference:.2f}"
 
 
-def look_sentence(look: LookTaken, decision: Outcome) -> str:
+def interim_sentence(look: InterimResult, decision: Outcome) -> str:
     """``stopped at look 2 of 5 for pass: 400 of 1,000 asked``."""
     if not look.stopped:
         return f"none of its {look.of} looks ended it early"

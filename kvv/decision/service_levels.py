@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvv.core import Area, Gate, Level, Outcome
-from kvv.profiles.policy import Measure, Policy, ServiceLevel
+from kvv.profiles.policy import LatencyMeasure, Policy, ServiceLevel
 from kvv.stats.interval import exact_lower, exact_upper
 from kvv.stats.power import more_samples
 
@@ -14,7 +14,7 @@ SERVICE = "service/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TimedAnswer:
     """One answered exchange: milliseconds and tokens/s, None where not measured; ``workload`` chat or agentic."""
 
     prompt_tokens: int
@@ -24,15 +24,15 @@ class Answer:
     output_tps: float | None = None
     e2e_ms: float | None = None
 
-    def value(self, measure: Measure) -> float | None:
+    def value(self, measure: LatencyMeasure) -> float | None:
         match measure:
-            case Measure.TTFT_MS:
+            case LatencyMeasure.TTFT_MS:
                 return self.ttft_ms
-            case Measure.ITL_MS:
+            case LatencyMeasure.ITL_MS:
                 return self.itl_ms
-            case Measure.OUTPUT_TPS:
+            case LatencyMeasure.OUTPUT_TPS:
                 return self.output_tps
-            case Measure.E2E_MS:
+            case LatencyMeasure.E2E_MS:
                 return self.e2e_ms
 
 
@@ -84,7 +84,7 @@ class LatencyTally:
         self._policy = policy
         self._counts = {level.id: _Count() for level in policy.service_level}
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: TimedAnswer) -> None:
         for level in self._policy.service_level:
             value = answer.value(level.measure)
             if value is not None and level.covers(answer.prompt_tokens, answer.workload):
@@ -96,7 +96,7 @@ class LatencyTally:
 
     def lose(self, request: Lost) -> None:
         for level in self._policy.service_level:
-            measured = request.streamed or level.measure is Measure.E2E_MS
+            measured = request.streamed or level.measure is LatencyMeasure.E2E_MS
             length = level.min_prompt_tokens if request.prompt_tokens is None else request.prompt_tokens
             if measured and level.covers(length, request.workload):
                 count = self._counts[level.id]
@@ -110,7 +110,7 @@ class LatencyTally:
 
     def _gate(self, level: ServiceLevel, count: _Count) -> Gate:
         alpha = self._policy.alpha
-        sign = "at least" if level.measure is Measure.OUTPUT_TPS else "at most"
+        sign = "at least" if level.measure is LatencyMeasure.OUTPUT_TPS else "at most"
         wanted = f"{level.measure.value} {sign} {level.limit:g} for {100 * level.share:g} %{_of(level)}"
         n = count.kept + count.missed + count.lost + count.open
         if not n:

@@ -37,7 +37,7 @@ class AnsweredBy:
     count: int
 
 
-def mixed(found: Sequence[AnsweredBy], benchmarks: Collection[str]) -> dict[str, str]:
+def find_mixed(found: Sequence[AnsweredBy], benchmarks: Collection[str]) -> dict[str, str]:
     """Benchmark suite -> what was seen, for those whose answers came from more than one upstream."""
     asked = [one for one in found if one.suite in benchmarks]
     providers = _counted(asked, "provider")
@@ -53,7 +53,7 @@ def mixed(found: Sequence[AnsweredBy], benchmarks: Collection[str]) -> dict[str,
     }
 
 
-def named(found: Sequence[AnsweredBy]) -> dict[str, int]:
+def count_providers(found: Sequence[AnsweredBy]) -> dict[str, int]:
     """Provider behind the endpoint -> answers, of the whole run; one that names none counts as the endpoint itself,
     ``unnamed``.
     """

@@ -13,18 +13,18 @@ from kvv.data.pictures import sent_digest
 from kvv.planning.config import ConfigError
 
 if TYPE_CHECKING:
-    from kvv.mockserver import Answer
+    from kvv.mockserver import KeyedAnswer
 
 
-def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
+def answer_entries(entries: Iterable[KeyEntry]) -> tuple[KeyedAnswer, ...]:
     """Key entries in the reference endpoint's own form; it knows nothing of suites.
 
     Reads and encodes the entries' pictures; an entry with one that cannot be sent is left out, for nobody can ask with
     it.
     """
-    from kvv.mockserver import Answer, Reply
+    from kvv.mockserver import KeyedAnswer, Reply
 
-    found: list[Answer] = []
+    found: list[KeyedAnswer] = []
     for entry in entries:
         try:
             images = tuple(sent_digest(picture) for picture in entry.pictures)
@@ -33,7 +33,7 @@ def canned(entries: Iterable[KeyEntry]) -> tuple[Answer, ...]:
         right = Reply(text=entry.right_text, tool=entry.right_tool, turns=entry.right_turns)
         wrong = Reply(text=entry.wrong_text, tool=entry.wrong_tool, turns=entry.wrong_turns)
         found.append(
-            Answer(
+            KeyedAnswer(
                 suite=entry.suite,
                 case=entry.case,
                 prompt=entry.prompt,

@@ -18,14 +18,14 @@ from types import FrameType
 from typing import Any
 
 from kvv.core import Case, Outcome, Verdict
-from kvv.execution.executor import TARGET_ENDED, Ending, Progress, ProgressFactory, Runner, Shared
-from kvv.execution.scheduling.budget import Bounds, Budget, Spent
+from kvv.execution.executor import TARGET_ENDED, Executor, Progress, ProgressFactory, RunEnding, Shared
+from kvv.execution.scheduling.budget import Budget, RunBounds, Spent
 from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import Pacer
 from kvv.execution.scheduling.work import Stop
 from kvv.execution.workers import Workers
 from kvv.planning.config import RunConfig
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.protocol.reader import Received
 from kvv.storage.store import Store
 
@@ -34,7 +34,7 @@ COMMON_REASONS = frozenset({"interrupted", TARGET_ENDED, "deadline", "max-reques
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class EndpointRun:
     """``name`` tells lanes apart in what is shown, "" for the endpoint that a run is about.
 
     ``follows``: the official endpoint beside the first lane. It has no purpose of its own: it ends when the first lane
@@ -42,7 +42,7 @@ class Lane:
     """
 
     name: str
-    job: Job
+    job: RunPlan
     store: Store
     base_url: str
     resumed: bool = False
@@ -52,20 +52,22 @@ class Lane:
         return f"{self.name}/{suite}" if self.name else suite
 
 
-def execute(lanes: Sequence[Lane], progress: ProgressFactory) -> list[Ending]:
+def execute(lanes: Sequence[EndpointRun], progress: ProgressFactory) -> list[RunEnding]:
     """Run everything that has no verdict yet, lane beside lane; bounds are the first lane's. Blocks until all lanes are
     done, stopped or interrupted; the stores stay open."""
-    runners = [Runner(lane.job, lane.store, lane.base_url, resumed=lane.resumed) for lane in lanes]
+    runners = [Executor(lane.job, lane.store, lane.base_url, resumed=lane.resumed) for lane in lanes]
     try:
         return asyncio.run(_conduct(lanes, runners, progress))
     except (asyncio.CancelledError, KeyboardInterrupt):
         stop = Stop(reason="interrupted", sentence="aborted by a second signal")
         for lane in lanes:
             lane.store.put_event("stop", {"reason": stop.reason, "sentence": stop.sentence})
-        return [Ending(stop=replace(stop)) for _ in lanes]
+        return [RunEnding(stop=replace(stop)) for _ in lanes]
 
 
-async def _conduct(lanes: Sequence[Lane], runners: Sequence[Runner], progress: ProgressFactory) -> list[Ending]:
+async def _conduct(
+    lanes: Sequence[EndpointRun], runners: Sequence[Executor], progress: ProgressFactory
+) -> list[RunEnding]:
     budgets = _budgets(lanes)
     planned = {lane.label(item.suite.id): item.n for lane in lanes for item in lane.job.plan.suites}
     shown = next((budget for budget in budgets if budget.prices is not None), budgets[0])
@@ -100,7 +102,7 @@ async def _conduct(lanes: Sequence[Lane], runners: Sequence[Runner], progress: P
     return endings
 
 
-async def _one(lane: Lane, runner: Runner, first: Runner, run: Coroutine[Any, Any, Ending]) -> Ending:
+async def _one(lane: EndpointRun, runner: Executor, first: Executor, run: Coroutine[Any, Any, RunEnding]) -> RunEnding:
     """A lane to its end, and what that means for those that are nothing without it."""
     ending = await run
     if lane.follows and not runner.reached and ending.stop and ending.stop.reason not in COMMON_REASONS:
@@ -118,12 +120,12 @@ def _limiter(config: RunConfig) -> Limiter:
     return Limiter(fixed=config.concurrency, max_tokens=config.max_inflight_tokens)
 
 
-def _budgets(lanes: Sequence[Lane]) -> list[Budget]:
+def _budgets(lanes: Sequence[EndpointRun]) -> list[Budget]:
     """One for each lane with its own prices; all count into one sum and from one moment. A resumed run's earlier part
     counts too.
     """
     config, spent, started = lanes[0].job.config, Spent(), monotonic()
-    bounds = Bounds(
+    bounds = RunBounds(
         requests=config.max_requests, tokens=config.max_tokens_total, cost=config.max_cost, deadline_s=config.deadline
     )
     for lane in lanes:
@@ -149,7 +151,7 @@ def _count_earlier(spent: Spent, store: Store) -> None:
 class _Labelled:
     """One display for all lanes: suites and notes carry the lane's name."""
 
-    def __init__(self, lane: Lane, display: Progress) -> None:
+    def __init__(self, lane: EndpointRun, display: Progress) -> None:
         self._lane = lane
         self._display = display
 
@@ -167,7 +169,7 @@ class _Labelled:
 
 
 @contextmanager
-def _signals(runners: Sequence[Runner]) -> Iterator[None]:
+def _signals(runners: Sequence[Executor]) -> Iterator[None]:
     """Ctrl-C or SIGTERM once: start nothing more and drain; twice: abort. Handlers exist on the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -17,18 +17,18 @@ from kvv.execution.interim_analyses import EarlyStop
 from kvv.execution.preparation import control_request, generator_for
 from kvv.execution.scheduling.budget import Budget
 from kvv.execution.scheduling.limits import Limiter
-from kvv.execution.scheduling.pacing import Pace
+from kvv.execution.scheduling.pacing import PaceSetting
 from kvv.execution.scheduling.scheduler import Scheduler
 from kvv.execution.scheduling.stages import Source
 from kvv.execution.scheduling.work import Stop, Work
 from kvv.execution.workers import Workers
 from kvv.planning.config import USUAL_KEYS, ConfigError, read_key
 from kvv.planning.plan import PlannedSuite, in_order
-from kvv.planning.run_plan import Job
-from kvv.protocol.classify import LIVENESS, Standing, assess
-from kvv.protocol.reader import Limits, Received
+from kvv.planning.run_plan import RunPlan
+from kvv.protocol.classify import LIVENESS, Classification, assess
+from kvv.protocol.reader import ReadLimits, Received
 from kvv.protocol.redaction.redactor import Redactor
-from kvv.sandbox import Sandbox, named
+from kvv.sandbox import Sandbox, find_backend
 from kvv.sandbox.adapters import OWN
 from kvv.storage.store import Store
 from kvv.transport import Endpoint, EndpointError, Transport
@@ -72,7 +72,7 @@ ProgressFactory = Callable[[Mapping[str, int], Budget], Progress]
 
 
 @dataclass(slots=True, kw_only=True)
-class Ending:
+class RunEnding:
     """How a run ended. ``blocked``: the parameter gate failed and kept the benchmarks from starting."""
 
     stop: Stop = field(default_factory=Stop)
@@ -80,7 +80,7 @@ class Ending:
     configuration: bool = False
 
 
-def endpoints(job: Job, base_url: str) -> dict[Role, Endpoint]:
+def endpoints(job: RunPlan, base_url: str) -> dict[Role, Endpoint]:
     """Each role's URL, key and headers; a key is read from the environment and goes to its own role only."""
     config = job.config
     headers = {name: read_key(variable, required=True) or "" for name, variable in config.header_env.items()}
@@ -98,13 +98,13 @@ def _key(name: str) -> str | None:
     return read_key(name, required=name not in USUAL_KEYS)
 
 
-def check_endpoints(job: Job, lane: str = "") -> None:
+def check_endpoints(job: RunPlan, lane: str = "") -> None:
     """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written.
     ``lane``: "reference".
     """
     for found in endpoints(job, job.config.base_url or "http://127.0.0.1").values():
         try:
-            Transport({found.role: found}, redactor=Redactor(), limits=Limits())
+            Transport({found.role: found}, redactor=Redactor(), limits=ReadLimits())
         except EndpointError as error:
             raise ConfigError(
                 f"--{'judge-' if found.role is Role.JUDGE else lane and f'{lane}-'}base-url or its key: {error}"
@@ -123,18 +123,18 @@ class Shared:
 
     workers: Workers
     budget: Budget
-    pace: Pace
+    pace: PaceSetting
     limiter: Limiter
     judge: Limiter
     progress: LaneProgress
 
 
-class Runner:
+class Executor:
     """One endpoint's way through the plan. ``followers`` have nothing to do without it: they end when its benchmarks do
     not start.
     """
 
-    def __init__(self, job: Job, store: Store, base_url: str, *, resumed: bool) -> None:
+    def __init__(self, job: RunPlan, store: Store, base_url: str, *, resumed: bool) -> None:
         self._job = job
         self._store = store
         self._resumed = resumed
@@ -146,11 +146,11 @@ class Runner:
         self._early = EarlyStop(job, store, self.note)
         self._scheduler: Scheduler | None = None
         self._halted: tuple[str, str] | None = None
-        self.followers: list[Runner] = []
+        self.followers: list[Executor] = []
         #: whether the endpoint was there at the start
         self.reached = False
 
-    async def run(self, shared: Shared) -> Ending:
+    async def run(self, shared: Shared) -> RunEnding:
         config = self._job.config
         self._progress = shared.progress
         self._pace = shared.pace
@@ -160,7 +160,7 @@ class Runner:
             connect_timeout=config.connect_timeout,
             first_byte_timeout=config.first_byte_timeout,
             idle_timeout=config.idle_timeout,
-            limits=Limits(),
+            limits=ReadLimits(),
             max_connections=max(limiter.ceiling for limiter in (shared.limiter, shared.judge)) + PROBE_CONNECTIONS,
         )
         async with transport:
@@ -199,15 +199,15 @@ class Runner:
     def stop(self) -> Stop:
         return self._scheduler.stop if self._scheduler is not None else Stop()
 
-    async def _waves(self, scheduler: Scheduler) -> Ending:
+    async def _waves(self, scheduler: Scheduler) -> RunEnding:
         found = await scheduler.reach()
         judge = self._judge_request()
         if judge is not None and not scheduler.stop:
             found = await scheduler.reach_judge(judge)
-        ending = Ending(configuration=found.standing in (Standing.CONFIGURATION, Standing.REFUSED))
+        ending = RunEnding(configuration=found.standing in (Classification.CONFIGURATION, Classification.REFUSED))
         self.reached = not scheduler.stop
         if not scheduler.stop:
-            for wave, kind in enumerate((SuiteKind.GATE, SuiteKind.CONTRACT, SuiteKind.BENCHMARK)):
+            for wave, kind in enumerate((SuiteKind.PRE_CHECK, SuiteKind.CONTRACT, SuiteKind.BENCHMARK)):
                 if kind is SuiteKind.BENCHMARK and self._gate_failed and not self._job.config.force:
                     ending.blocked = any(
                         planned.suite.kind is SuiteKind.BENCHMARK for planned in self._planned.values()
@@ -304,7 +304,7 @@ class Runner:
             self._progress.concluded(case, verdict)
 
     def _note_gate(self, item: PlannedSuite, case: Case, outcome: Outcome) -> None:
-        if item.suite.kind is SuiteKind.GATE and outcome is Outcome.FAIL and case.level is Level.MUST:
+        if item.suite.kind is SuiteKind.PRE_CHECK and outcome is Outcome.FAIL and case.level is Level.MUST:
             self._gate_failed = True
 
     def exchanged(self, received: Received, limit: int) -> None:
@@ -314,15 +314,15 @@ class Runner:
         self._progress.note(text)
 
 
-def _sandbox(job: Job) -> Sandbox | None:
+def _sandbox(job: RunPlan) -> Sandbox | None:
     """Untried: the job has tried it. With another's grader, that too."""
     if not job.sandbox:
         return None
     if job.config.grader in (None, OWN):
-        return named(job.sandbox)
+        return find_backend(job.sandbox)
     from kvv.sandbox.adapters.harness import WithHarness
 
-    return WithHarness(named(job.sandbox))
+    return WithHarness(find_backend(job.sandbox))
 
 
 def _conclusive(suite: Suite, case: Case, history: Sequence[tuple[Answered, ...]]) -> Iterator[tuple[Answered, ...]]:
@@ -337,21 +337,21 @@ def _conclusive(suite: Suite, case: Case, history: Sequence[tuple[Answered, ...]
         yield replies
 
 
-def reference_target(job: Job) -> AbstractContextManager[tuple[str, Callable[[], Mapping[str, object]] | None]]:
+def reference_target(job: RunPlan) -> AbstractContextManager[tuple[str, Callable[[], Mapping[str, object]] | None]]:
     """The URL to ask, and, where the target is our own endpoint, how to read its counts."""
     return _in_process(job) if job.in_process else contextlib.nullcontext((_base_url(job), None))
 
 
-def _base_url(job: Job) -> str:
+def _base_url(job: RunPlan) -> str:
     if job.config.base_url is None:
         raise ConfigError("--base-url: is needed")
     return job.config.base_url
 
 
 @contextlib.contextmanager
-def _in_process(job: Job) -> Iterator[tuple[str, Callable[[], Mapping[str, object]] | None]]:
-    from kvv.execution.answer_key import canned
-    from kvv.mockserver import ReferenceConfig, ReferenceServer  # only this kind of run pays for the server
+def _in_process(job: RunPlan) -> Iterator[tuple[str, Callable[[], Mapping[str, object]] | None]]:
+    from kvv.execution.answer_key import answer_entries
+    from kvv.mockserver import MockConfig, MockServer  # only this kind of run pays for the server
 
     entries = [
         entry
@@ -359,5 +359,5 @@ def _in_process(job: Job) -> Iterator[tuple[str, Callable[[], Mapping[str, objec
         if planned.context.dataset is not None
         for entry in planned.suite.answer_key(planned.context.dataset)
     ]
-    with ReferenceServer(ReferenceConfig(model=job.model, answers=canned(entries), seed=job.config.seed)) as server:
+    with MockServer(MockConfig(model=job.model, answers=answer_entries(entries), seed=job.config.seed)) as server:
         yield server.base_url, server.stats

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from kvv.core import Case, Outcome, ReferenceValue, Stat
-from kvv.decision import Collector, Evidence, Look, LookDecision, decide_look
+from kvv.decision import Collector, DecisionEvidence, InterimAnalysis, InterimDecision, decide_look
 from kvv.execution.preparation import generator_for
-from kvv.execution.scheduling.stages import Lane, Stages
+from kvv.execution.scheduling.stages import Stages, SuiteQueue
 from kvv.execution.scheduling.work import Work
 from kvv.planning.config import ConfigError
-from kvv.planning.interim_plan import LookPlan, begun, look_of, obstacles, plan_looks
+from kvv.planning.interim_plan import InterimPlan, begun, look_of, obstacles, plan_looks
 from kvv.planning.plan import PlannedSuite, in_order, longest_first
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.storage.run_metadata import policy_of, recorded_suites, suite_runs
 from kvv.storage.snapshot import PlannedVerdicts, mixed_suites
 from kvv.storage.store import Store
@@ -36,9 +36,9 @@ class EarlyStop:
     people.
     """
 
-    def __init__(self, job: Job, store: Store, tell: Callable[[str], None]) -> None:
+    def __init__(self, job: RunPlan, store: Store, tell: Callable[[str], None]) -> None:
         self._store, self._tell, self._seed = store, tell, job.config.seed
-        self._plans: dict[str, LookPlan] = {}
+        self._plans: dict[str, InterimPlan] = {}
         self._record: dict[str, dict[str, Any]] = {}
         if job.config.early_stop:
             can = obstacles(job.plan, job.policy)
@@ -65,15 +65,15 @@ class EarlyStop:
             [self._lane(item, works) for item in longest_first(items) if not self.ended(item.suite.id)], self.look
         )
 
-    def _lane(self, item: PlannedSuite, works: MakeWorks) -> Lane:
+    def _lane(self, item: PlannedSuite, works: MakeWorks) -> SuiteQueue:
         suite = item.suite.id
         plan = self._plans.get(suite)
         if plan is None:
-            return Lane(
+            return SuiteQueue(
                 suite=suite, parts=(lambda: works(in_order([item], lambda name: generator_for(self._seed, name))),)
             )
         parts = [partial(_part, item, plan, number, works) for number in range(len(plan.parts))]
-        return Lane(
+        return SuiteQueue(
             suite=suite, parts=parts, taken=max((look["number"] for look in self._record[suite]["taken"]), default=0)
         )
 
@@ -99,7 +99,7 @@ class EarlyStop:
         return stopped
 
 
-def _part(item: PlannedSuite, plan: LookPlan, number: int, works: MakeWorks) -> Iterator[Work]:
+def _part(item: PlannedSuite, plan: InterimPlan, number: int, works: MakeWorks) -> Iterator[Work]:
     return works((item, case) for case in plan.order(number))
 
 
@@ -116,7 +116,7 @@ def _agreed(stored: dict[str, dict[str, Any]] | None, planned: dict[str, dict[st
     return stored
 
 
-def _rows(found: LookDecision) -> list[dict[str, Any]]:
+def _rows(found: InterimDecision) -> list[dict[str, Any]]:
     return [
         {"metric": row.metric, "verdict": gate.decision.value, **_shown(row)}
         for row, gate in zip(found.rows, found.gates, strict=True)
@@ -132,7 +132,7 @@ def _shown(row: Stat) -> dict[str, Any]:
     )
 
 
-def decide_stored(path: Path, suite_id: str, look: Look, expected: int) -> LookDecision | None:
+def decide_stored(path: Path, suite_id: str, look: InterimAnalysis, expected: int) -> InterimDecision | None:
     """What the gates say of a suite's concluded samples, read and summed up as for the report; None unless there are
     ``expected`` of them.
 
@@ -149,7 +149,7 @@ def decide_stored(path: Path, suite_id: str, look: Look, expected: int) -> LookD
             asked += 1
         if asked != expected:
             return None
-        evidence = Evidence(
+        evidence = DecisionEvidence(
             references={suite_id: recorded.context.references},
             published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
             mixed=mixed_suites(store.answered_by(), meta),

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from kvv.cases.suite import SuiteKind
 from kvv.core import Case, Outcome, Surface, Verdict
-from kvv.decision.interleaved_reference import Beside, Part
-from kvv.decision.upstreams import mixed
+from kvv.decision.interleaved_reference import InterleavedReference, Part
+from kvv.decision.upstreams import find_mixed
 from kvv.execution.preparation import prepare
 from kvv.planning.config import ConfigError, RunConfig
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.profiles.profile import another_model
 from kvv.storage.references import per_case
 from kvv.storage.snapshot import PlannedVerdicts
@@ -36,7 +36,7 @@ def lane_folder(folder: Path) -> Path:
     return folder / FOLDER
 
 
-def reference_job(job: Job) -> Job | None:
+def reference_job(job: RunPlan) -> RunPlan | None:
     """The official endpoint's part of this run; None where none is named or no benchmark is planned. ConfigError in one
     line.
     """
@@ -66,7 +66,7 @@ def reference_job(job: Job) -> Job | None:
     return official
 
 
-def _config(config: RunConfig, job: Job, benchmarks: tuple[str, ...]) -> RunConfig:
+def _config(config: RunConfig, job: RunPlan, benchmarks: tuple[str, ...]) -> RunConfig:
     return config.model_copy(
         update={
             "suites": benchmarks,
@@ -93,7 +93,7 @@ def _config(config: RunConfig, job: Job, benchmarks: tuple[str, ...]) -> RunConf
     )
 
 
-def _samples(job: Job, suites: tuple[str, ...]) -> dict[str, int]:
+def _samples(job: RunPlan, suites: tuple[str, ...]) -> dict[str, int]:
     return {
         case.id: item.samples[case.id] for item in job.plan.suites if item.suite.id in suites for case in item.cases
     }
@@ -107,7 +107,7 @@ def adopt(store: Store, reference: Store) -> None:
     name = f"{theirs['model']} ({theirs['run_id']})"
     stop = (theirs.get("stop") or {}).get("sentence", "")
     planned = [entry["id"] for entry in theirs["suites"]]
-    mixes = mixed(reference.answered_by(), planned)
+    mixes = find_mixed(reference.answered_by(), planned)
     parts: dict[str, Part] = {}
     suites = []
     for entry in meta["suites"]:
@@ -122,7 +122,7 @@ def adopt(store: Store, reference: Store) -> None:
             others = [run for run in entry["references"] if run["name"] != name]
             entry = {**entry, "references": [*others, {"name": name, "model": theirs["model"], "cases": cases}]}
         suites.append(entry)
-    beside = Beside(run_id=theirs["run_id"], base_url=theirs["base_url"], stop=stop, suites=parts)
+    beside = InterleavedReference(run_id=theirs["run_id"], base_url=theirs["base_url"], stop=stop, suites=parts)
     store.set_meta("suites", suites)
     store.set_meta("beside", beside.model_dump(mode="json"))
     traffic = reference.traffic()

@@ -28,7 +28,7 @@ from kvv.planning.plan import (
     tier_of,
     variant_for,
 )
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.profiles.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
 from kvv.profiles.profile import Prices, Profile, ProfileError, another_model, find_profile, load_profile, pick_profile
 from kvv.profiles.token_counts import Bpe, HubTokenizer, Tokenizer
@@ -59,7 +59,7 @@ TIER_POLICIES = {"smoke": "smoke", "nightly": "nightly", "full": "release"}
 Loader = Callable[..., Dataset]
 
 
-def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | None = None) -> Job:
+def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | None = None) -> RunPlan:
     """Everything up to the plan. Raises ConfigError with one line. ``load``: endpoints that are asked the same share
     what was read.
     """
@@ -102,7 +102,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
     whole = Plan(suites=plan, skipped=skipped, prices=_prices(config, profile), judge_prices=_judge_prices(config))
     if config.early_stop and not contract_only:
         check_early_stop(config, policy, whole)
-    return Job(
+    return RunPlan(
         config=config,
         model=model,
         profile=profile,
@@ -116,12 +116,12 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
     )
 
 
-def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Dataset) -> Job:
+def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Dataset) -> RunPlan:
     """A job of one suite over rows that are at hand already (imported results); nothing of it is sent."""
     profile, reason = _profile(config, model)
     references, doubles = _reference_files(config)
     planned = _planned(load_suite(suite_id), config, profile, model, dataset, references, recorded=True)
-    return Job(
+    return RunPlan(
         config=config,
         model=model,
         profile=profile,
@@ -133,7 +133,7 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
     )
 
 
-def guard(*jobs: Job, prices: str = "--price-in and --price-out") -> None:
+def guard(*jobs: RunPlan, prices: str = "--price-in and --price-out") -> None:
     """What may cost much, all endpoints together, wants the user's word first; ``prices`` says how a price is named."""
     config = jobs[0].config
     unpriced = next(
@@ -155,7 +155,7 @@ def guard(*jobs: Job, prices: str = "--price-in and --price-out") -> None:
         )
 
 
-def control_request(job: Job) -> Request:
+def control_request(job: RunPlan) -> Request:
     """The simplest valid request: it tells whether anybody is there."""
     body = {
         "model": job.model,

@@ -14,10 +14,10 @@ from kvv.core import Identity, Request, Role
 from kvv.execution.executor import endpoints, redactor_for
 from kvv.execution.preparation import control_request
 from kvv.planning.config import NO_KEY, RunConfig
-from kvv.planning.run_plan import Job
-from kvv.protocol.classify import Assessment, Standing, assess
+from kvv.planning.run_plan import RunPlan
+from kvv.protocol.classify import Assessment, Classification, assess
 from kvv.protocol.encode import encode
-from kvv.protocol.reader import Limits, Received
+from kvv.protocol.reader import ReadLimits, Received
 from kvv.protocol.redaction.redactor import redact_url
 from kvv.transport import Transport
 
@@ -30,7 +30,7 @@ WRONG_ADDRESS = re.compile(r"route|(?:unreachable-)?200-.*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ProbeResult:
     """``models``: the names that the endpoint lists, None where it lists none. ``hint``: what to change, "" where
     nothing is known.
     """
@@ -42,12 +42,12 @@ class Look:
     hint: str
 
 
-def look(job: Job, base_url: str) -> Look:
+def look(job: RunPlan, base_url: str) -> ProbeResult:
     """Asks the simplest request and for the list of models."""
     return asyncio.run(_look(job, base_url))
 
 
-def advice(job: Job, base_url: str, reason: str) -> str:
+def advice(job: RunPlan, base_url: str, reason: str) -> str:
     """What to change about an endpoint that refused the first request of a run for this reason; "" where nothing is
     known.
     """
@@ -59,18 +59,18 @@ def advice(job: Job, base_url: str, reason: str) -> str:
     return asyncio.run(ask())
 
 
-async def _look(job: Job, base_url: str) -> Look:
+async def _look(job: RunPlan, base_url: str) -> ProbeResult:
     async with _transport(job, base_url) as transport:
         received = await _ask(transport, control_request(job))
         found = assess(received.exchange, received.observation)
-        silent = found.standing is Standing.UNAVAILABLE and received.exchange.status is None
+        silent = found.standing is Classification.UNAVAILABLE and received.exchange.status is None
         models = None if silent else await _models(transport, "/models")
         hint = (
             ""
-            if silent or found.standing is Standing.ANSWERED
+            if silent or found.standing is Classification.ANSWERED
             else await _hint(job, base_url, transport, found.reason, models)
         )
-    return Look(
+    return ProbeResult(
         found=found,
         status=received.exchange.status,
         total_ms=received.exchange.timing.total_ms,
@@ -79,7 +79,7 @@ async def _look(job: Job, base_url: str) -> Look:
     )
 
 
-def _transport(job: Job, base_url: str) -> Transport:
+def _transport(job: RunPlan, base_url: str) -> Transport:
     config, target = job.config, endpoints(job, base_url)[Role.TARGET]
     return Transport(
         {Role.TARGET: target},
@@ -87,7 +87,7 @@ def _transport(job: Job, base_url: str) -> Transport:
         connect_timeout=config.connect_timeout,
         first_byte_timeout=config.first_byte_timeout,
         idle_timeout=config.idle_timeout,
-        limits=Limits(),
+        limits=ReadLimits(),
     )
 
 
@@ -109,7 +109,7 @@ async def _models(transport: Transport, path: str) -> tuple[str, ...] | None:
         return None
 
 
-async def _hint(job: Job, base_url: str, transport: Transport, reason: str, models: tuple[str, ...] | None) -> str:
+async def _hint(job: RunPlan, base_url: str, transport: Transport, reason: str, models: tuple[str, ...] | None) -> str:
     if reason == "auth":
         return key_hint(job.config, has_key=bool(endpoints(job, base_url)[Role.TARGET].key))
     if WRONG_ADDRESS.fullmatch(reason) and (better := await _better_address(job, base_url, transport)):
@@ -136,7 +136,7 @@ def model_hint(model: str, models: tuple[str, ...] | None) -> str:
     return f"it lists no model {model!r}, but {', '.join(models[:SHOWN])}{more}"
 
 
-async def _better_address(job: Job, base_url: str, transport: Transport) -> str | None:
+async def _better_address(job: RunPlan, base_url: str, transport: Transport) -> str | None:
     """The base URL that people most often mean, where the endpoint answers there as an API does."""
     parts = urlsplit(base_url)
     path = parts.path.rstrip("/")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from kvv.core import Case, Finding, Outcome, Role, Verdict
 from kvv.execution.scheduling.stepping import judge_replies
 from kvv.execution.workers import Workers
-from kvv.protocol.classify import counted
-from kvv.protocol.reader import reread
+from kvv.protocol.classify import count_findings
+from kvv.protocol.reader import read_again
 from kvv.protocol.rules import rules_for
 from kvv.storage.run_metadata import RecordedSuite, policy_of, profile_of, recorded_suites
 from kvv.storage.store import Store
@@ -20,18 +20,18 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class VerdictChange:
     case: str
     sample: int
     before: Verdict
     after: Verdict
 
 
-async def rescore(store: Store) -> tuple[int, list[Change]]:
+async def rescore(store: Store) -> tuple[int, list[VerdictChange]]:
     """Judge every concluded sample again; (samples judged, those whose verdict changed). Changed verdicts replace the
     stored ones.
     """
-    changes: list[Change] = []
+    changes: list[VerdictChange] = []
     judged = 0
     async with Workers() as workers:
         work = _concluded(store)
@@ -46,7 +46,7 @@ async def rescore(store: Store) -> tuple[int, list[Change]]:
             for (_, case, before), verdict in zip(batch, after, strict=True):
                 judged += verdict is not None
                 if verdict is not None and _differs(before, verdict):
-                    changes.append(Change(case=case.id, sample=case.sample, before=before, after=verdict))
+                    changes.append(VerdictChange(case=case.id, sample=case.sample, before=before, after=verdict))
                     store.put_verdict(verdict)
     return judged, changes
 
@@ -62,7 +62,7 @@ class Reread:
     without_frames: int
 
 
-def reread_wire(store: Store) -> Reread:
+def recheck_wire(store: Store) -> Reread:
     """The passive rules once more over every stored exchange with the endpoint; changed findings replace the stored
     ones.
     """
@@ -78,8 +78,10 @@ def reread_wire(store: Store) -> Reread:
             without_frames += 1
             continue
         judged += 1
-        again = reread(exchange, stored.request, rules_for(profile, stored.request, moonshot_stream=moonshot_stream))
-        findings = counted(stored.request, exchange, again.observation, again.findings)
+        again = read_again(
+            exchange, stored.request, rules_for(profile, stored.request, moonshot_stream=moonshot_stream)
+        )
+        findings = count_findings(stored.request, exchange, again.observation, again.findings)
         if findings != stored.findings:
             changed[exchange.id] = findings
     for exchange_id, findings in changed.items():

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from kvv.planning.plan import Plan, only
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.planning.shard import Shard, parse_shard, plan_digest, split
 
 
-def sharded(job: Job) -> tuple[Job, dict[str, Any] | None]:
+def take_shard(job: RunPlan) -> tuple[RunPlan, dict[str, Any] | None]:
     """The job of this shard, and what the store remembers of the whole (None for a run that is not sharded)."""
     if not job.config.shard:
         return job, None

@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from kvv.core.plugins import SUITES, registered
+from kvv.core.plugins import SUITES, find_entry_points
 
 #: bytes of one pickled result; no verdict comes near it
 RESULT_LIMIT = 64 << 20
@@ -246,7 +246,7 @@ def _allowed_module(function: str) -> str:
     if not _NAME.fullmatch(function):
         raise ValueError(f"{function[:100]!r} is no name of the form package.module:name")
     package = module.partition(".")[0]
-    if package != "kvv" and package not in {entry.module.partition(".")[0] for entry in registered(SUITES)[0]}:
+    if package != "kvv" and package not in {entry.module.partition(".")[0] for entry in find_entry_points(SUITES)[0]}:
         raise ValueError(f"{function[:100]!r} lies neither in kvv nor in a package that registers suites")
     return module
 

@@ -3,19 +3,19 @@
 It shares no code with the rules, the decoder and the suites of kvv, so that it cannot mirror their mistakes.
 """
 
-from kvv.mockserver.config import Answer, ReferenceConfig, Reply
+from kvv.mockserver.config import KeyedAnswer, MockConfig, Reply
 from kvv.mockserver.faults import FAULTS, NOT_SHOWABLE, QUIRKS
-from kvv.mockserver.faults.model import Fault
-from kvv.mockserver.server import ReferenceServer, serve_forever
+from kvv.mockserver.faults.model import ServerFault
+from kvv.mockserver.server import MockServer, serve_forever
 
 __all__ = [
     "FAULTS",
     "NOT_SHOWABLE",
     "QUIRKS",
-    "Answer",
-    "Fault",
-    "ReferenceConfig",
-    "ReferenceServer",
+    "KeyedAnswer",
+    "ServerFault",
+    "MockConfig",
+    "MockServer",
     "Reply",
     "serve_forever",
 ]

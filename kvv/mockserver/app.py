@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kvv.mockserver.engine import Engine, Outcome
+from kvv.mockserver.engine import MockEngine, MockOutcome
 from kvv.mockserver.errors import ApiError, error_body
 from kvv.mockserver.sending import Sending, Transports
 from kvv.mockserver.wire import JSON, json_reply
@@ -24,7 +24,7 @@ MAX_BODY = 100_000_000
 _THREAD_FROM = 1_000_000
 
 
-def make_app(engine: Engine, transports: Transports) -> ASGIApp:
+def make_app(engine: MockEngine, transports: Transports) -> ASGIApp:
     """The ASGI application around one engine. Completions take a short way past Starlette's router and middleware."""
     chat = Chat(engine, transports)
     other = _other_routes(engine)
@@ -35,7 +35,7 @@ def make_app(engine: Engine, transports: Transports) -> ASGIApp:
     return app
 
 
-def _other_routes(engine: Engine) -> Starlette:
+def _other_routes(engine: MockEngine) -> Starlette:
 
     async def models(request: Request) -> Response:
         if (refused := _key_error(engine, dict(request.scope["headers"]))) is not None:
@@ -73,7 +73,7 @@ def _other_routes(engine: Engine) -> Starlette:
     )
 
 
-def _model(engine: Engine) -> dict[str, Any]:
+def _model(engine: MockEngine) -> dict[str, Any]:
     return {
         "id": engine.config.model,
         "object": "model",
@@ -87,14 +87,14 @@ def _json(value: Any) -> Response:
     return Response(orjson.dumps(value), media_type=JSON)
 
 
-def _error(engine: Engine, error: ApiError, headers: dict[str, str] | None = None) -> Response:
+def _error(engine: MockEngine, error: ApiError, headers: dict[str, str] | None = None) -> Response:
     engine.stats.status(error.status)
     return Response(
         orjson.dumps(error_body(error, engine.variant.name)), status_code=error.status, media_type=JSON, headers=headers
     )
 
 
-def _key_error(engine: Engine, headers: dict[bytes, bytes]) -> ApiError | None:
+def _key_error(engine: MockEngine, headers: dict[bytes, bytes]) -> ApiError | None:
     expected = engine.config.api_key
     if expected is None:
         return None
@@ -109,7 +109,7 @@ def _key_error(engine: Engine, headers: dict[bytes, bytes]) -> ApiError | None:
 class Chat:
     """The chat completions endpoint, as a bare ASGI application to keep the path short."""
 
-    def __init__(self, engine: Engine, transports: Transports) -> None:
+    def __init__(self, engine: MockEngine, transports: Transports) -> None:
         self._engine = engine
         self._transports = transports
 
@@ -133,7 +133,7 @@ class Chat:
         finally:
             self._engine.active -= 1
 
-    async def _outcome(self, scope: Scope, receive: Receive) -> Outcome:
+    async def _outcome(self, scope: Scope, receive: Receive) -> MockOutcome:
         headers = dict(scope["headers"])
         client = str(scope["client"])
         body = await _read_body(headers, receive)
@@ -151,7 +151,7 @@ class Chat:
             return await asyncio.to_thread(self._answer, headers, body, client)
         return self._answer(headers, body, client)
 
-    def _answer(self, headers: dict[bytes, bytes], body: bytes, client: str) -> Outcome:
+    def _answer(self, headers: dict[bytes, bytes], body: bytes, client: str) -> MockOutcome:
         try:
             return self._answer_to(headers, body, client)
         except Exception as error:  # noqa: BLE001  whatever it is, it is ours: said aloud, and answered as what it is
@@ -162,9 +162,9 @@ class Chat:
                 kind="server_error",
                 reason="fault",
             )
-            return Outcome(reply=json_reply(error_body(own, self._engine.variant.name), status=500))
+            return MockOutcome(reply=json_reply(error_body(own, self._engine.variant.name), status=500))
 
-    def _answer_to(self, headers: dict[bytes, bytes], body: bytes, client: str) -> Outcome:
+    def _answer_to(self, headers: dict[bytes, bytes], body: bytes, client: str) -> MockOutcome:
         refused = _key_error(self._engine, headers)
         parsed: Any = None
         if refused is None:

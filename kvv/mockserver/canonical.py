@@ -27,7 +27,7 @@ def plain(value: Any) -> str:
         return _slow(value, sort_keys=False)
 
 
-def encoded(value: Any) -> bytes:
+def encode_canonical(value: Any) -> bytes:
     """``plain`` as UTF-8. A lone surrogate, which JSON cannot carry in UTF-8, is written as an escape."""
     try:
         return orjson.dumps(value)

@@ -20,7 +20,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class KeyedAnswer:
     """One entry of the answer key.
 
     An entry answers a request whose last user message contains ``prompt``. With ``images`` it also wants exactly
@@ -38,7 +38,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceConfig:
+class MockConfig:
     """Everything that decides what the endpoint answers; two servers with equal configurations answer alike.
 
     ``faults`` holds ids of the catalogue (``B19``), with variations (``B19:stream+1in4``), or ``quirk:NAME``.
@@ -53,7 +53,7 @@ class ReferenceConfig:
     seed: int = 0
     ttft_ms: float = 0
     itl_ms: float = 0
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[KeyedAnswer, ...] = ()
     faults: tuple[str, ...] = ()
     context_window: int = 1_048_576
     api_key: str | None = None

@@ -8,15 +8,15 @@ from typing import Any
 
 from kvv.mockserver import faults as catalogue
 from kvv.mockserver import render
-from kvv.mockserver.config import Answer, JsonObject, ReferenceConfig
+from kvv.mockserver.config import JsonObject, KeyedAnswer, MockConfig
 from kvv.mockserver.content import scripted, sight
 from kvv.mockserver.content.answers import AnswerKey, Asks, Drawn, Stats, draw
-from kvv.mockserver.content.completion import Choice, Usage, limited
-from kvv.mockserver.content.compose import Draft, Setting, compose, with_bias, with_minimum
+from kvv.mockserver.content.completion import DraftChoice, Usage, apply_limits
+from kvv.mockserver.content.compose import AnswerSetting, Draft, compose, with_bias, with_minimum
 from kvv.mockserver.content.prompt import PrefixCache, Rendering, render_prompt
 from kvv.mockserver.content.tokens import token_id, tokenize
 from kvv.mockserver.errors import ApiError, error_body
-from kvv.mockserver.faults.model import Fault, Respond, Turn
+from kvv.mockserver.faults.model import Respond, ServerFault, Turn
 from kvv.mockserver.faults.selection import select
 from kvv.mockserver.validation.body import read_request
 from kvv.mockserver.validation.request import ChatRequest
@@ -28,7 +28,7 @@ _MAX_SHOWN_IDS = 200_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class MockOutcome:
     """A reply and what to account for once it was sent or was not."""
 
     reply: HttpReply
@@ -37,10 +37,10 @@ class Outcome:
     settled: bool = False
 
 
-class Engine:
+class MockEngine:
     """The server's state over its requests. Methods may be called from several threads."""
 
-    def __init__(self, config: ReferenceConfig) -> None:
+    def __init__(self, config: MockConfig) -> None:
         if config.variant not in VARIANTS:
             raise ValueError(f"unknown variant {config.variant!r}")
         self.config = config
@@ -56,7 +56,7 @@ class Engine:
         self._ordinals = itertools.count()
         self._shown_ids: dict[int, str] = {}
 
-    def new_turn(self, body: JsonObject, client: str) -> tuple[Turn, tuple[Fault, ...]]:
+    def new_turn(self, body: JsonObject, client: str) -> tuple[Turn, tuple[ServerFault, ...]]:
         """The next exchange and the faults that act on it."""
         turn = Turn(
             config=self.config,
@@ -69,10 +69,10 @@ class Engine:
         )
         return turn, tuple(selected.fault for selected in self._selected if selected.acts_on(turn))
 
-    def answer(self, parsed: Any, refused: ApiError | None = None, *, client: str = "") -> Outcome:
+    def answer(self, parsed: Any, refused: ApiError | None = None, *, client: str = "") -> MockOutcome:
         """The reply to a parsed body; ``refused`` is set when there is none because parsing or the key check failed."""
         turn, faults = self.new_turn(parsed if isinstance(parsed, dict) else {}, client)
-        outcome = Outcome(reply=json_reply({}))
+        outcome = MockOutcome(reply=json_reply({}))
         try:
             if refused is not None:
                 raise refused
@@ -86,7 +86,7 @@ class Engine:
                 outcome.reply = fault.on_reply(turn, outcome.reply)
         return outcome
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: MockOutcome) -> None:
         """Account for an outcome whose last bytes are about to be sent."""
         outcome.settled = True
         self.stats.status(outcome.reply.status)
@@ -97,7 +97,7 @@ class Engine:
         else:
             self._asks.give_back(*outcome.asked)
 
-    def undelivered(self, outcome: Outcome) -> None:
+    def undelivered(self, outcome: MockOutcome) -> None:
         """Take back what was accounted for, since the client went away, and free its draw for the next ask."""
         if not outcome.settled:
             self.stats.status(outcome.reply.status)
@@ -109,7 +109,7 @@ class Engine:
             self.stats.revoked(outcome.drawn)
         self._asks.give_back(*outcome.asked)
 
-    def _error(self, turn: Turn, faults: tuple[Fault, ...], error: ApiError) -> HttpReply:
+    def _error(self, turn: Turn, faults: tuple[ServerFault, ...], error: ApiError) -> HttpReply:
         for fault in faults:
             if fault.on_error is not None:
                 changed = fault.on_error(turn, error)
@@ -118,7 +118,7 @@ class Engine:
                 error = changed
         return json_reply(error_body(error, self.variant.name), status=error.status)
 
-    def _complete(self, turn: Turn, faults: tuple[Fault, ...], parsed: Any, outcome: Outcome) -> HttpReply:
+    def _complete(self, turn: Turn, faults: tuple[ServerFault, ...], parsed: Any, outcome: MockOutcome) -> HttpReply:
         if isinstance(parsed, dict):
             for fault in faults:
                 if fault.on_body is not None:
@@ -132,7 +132,7 @@ class Engine:
         choices, usage = self._choices(turn, faults, request, prompt_tokens, cap, outcome)
         return self._render(turn, faults, request, choices, usage)
 
-    def _prompt(self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest) -> tuple[int, int]:
+    def _prompt(self, turn: Turn, faults: tuple[ServerFault, ...], request: ChatRequest) -> tuple[int, int]:
         rendering = Rendering()
         for fault in faults:
             if fault.on_rendering is not None:
@@ -154,12 +154,12 @@ class Engine:
     def _choices(
         self,
         turn: Turn,
-        faults: tuple[Fault, ...],
+        faults: tuple[ServerFault, ...],
         request: ChatRequest,
         prompt_tokens: int,
         cap: int,
-        outcome: Outcome,
-    ) -> tuple[tuple[Choice, ...], Usage]:
+        outcome: MockOutcome,
+    ) -> tuple[tuple[DraftChoice, ...], Usage]:
         text = "" if request.last_user is None else request.last_user.text
         entry = self._key.find(request.last_user) or self._key.find_scripted(request)
         turn.ask = self._asks.take(text)
@@ -170,7 +170,7 @@ class Engine:
         if at is None or (entry is not None and at.ends(entry, right=right)):
             outcome.drawn = drawn  # of a script only the end counts
         settings = (
-            Setting(
+            AnswerSetting(
                 seed=self.config.seed,
                 ask=turn.ask,
                 choice=index,
@@ -199,10 +199,10 @@ class Engine:
     def _right(
         self,
         turn: Turn,
-        faults: tuple[Fault, ...],
+        faults: tuple[ServerFault, ...],
         request: ChatRequest,
-        entry: Answer | None,
-        at: scripted.Place | None,
+        entry: KeyedAnswer | None,
+        at: scripted.ScriptPosition | None,
     ) -> bool:
         """Whether the entry is answered rightly this time; a script stays what its first turns have made it."""
         if entry is not None and at is not None and not at.decides(entry):
@@ -216,8 +216,8 @@ class Engine:
         return right
 
     def _choice(
-        self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, setting: Setting, cap: int
-    ) -> Choice:
+        self, turn: Turn, faults: tuple[ServerFault, ...], request: ChatRequest, setting: AnswerSetting, cap: int
+    ) -> DraftChoice:
         draft = compose(request, setting)
         if request.logit_bias:
             draft = with_bias(draft, request, {**self._shown_ids, **self._said_ids(request)})
@@ -231,7 +231,9 @@ class Engine:
         ids = tuple(
             render.call_id(self.variant.ids, call.name, request.past_calls + at) for at, call in enumerate(draft.calls)
         )
-        return limited(draft, request, index=setting.choice, ids=ids, cap=cap, named_finish=self.variant.named_finish)
+        return apply_limits(
+            draft, request, index=setting.choice, ids=ids, cap=cap, named_finish=self.variant.named_finish
+        )
 
     @staticmethod
     def _said_ids(request: ChatRequest) -> dict[int, str]:
@@ -246,9 +248,14 @@ class Engine:
             self._shown_ids.update((token_id(token), token) for token in tokenize(draft.content))
 
     def _render(
-        self, turn: Turn, faults: tuple[Fault, ...], request: ChatRequest, choices: tuple[Choice, ...], usage: Usage
+        self,
+        turn: Turn,
+        faults: tuple[ServerFault, ...],
+        request: ChatRequest,
+        choices: tuple[DraftChoice, ...],
+        usage: Usage,
     ) -> HttpReply:
-        envelope = render.Envelope(
+        envelope = render.ReplyEnvelope(
             id=render.completion_id(self.variant.ids),
             created=int(time.time()),
             model=request.model,

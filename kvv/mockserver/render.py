@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 from math import log
 from typing import Any
 
-from kvv.mockserver.canonical import encoded, plain
+from kvv.mockserver.canonical import encode_canonical, plain
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Call, Choice, Tokens, Usage
+from kvv.mockserver.content.completion import Call, DraftChoice, Tokens, Usage
 from kvv.mockserver.content.tokens import token_id
 from kvv.mockserver.validation.request import ChatRequest
-from kvv.mockserver.variant import IdStyle, Variant
+from kvv.mockserver.variant import IdStyle, ModelVariant
 from kvv.mockserver.wire import event
 
 _ALNUM = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
+class ReplyEnvelope:
     """What all frames of one answer share. ``created`` is in Unix seconds."""
 
     id: str
     created: int
     model: str
-    variant: Variant
+    variant: ModelVariant
     request: ChatRequest
     usage: Usage
     extra: JsonObject = field(default_factory=dict)
@@ -118,7 +118,7 @@ def logprobs_for(tokens: Tokens, request: ChatRequest) -> JsonObject:
 # --- the non-stream body ---------------------------------------------------------------------------------------------
 
 
-def body(envelope: Envelope, choices: tuple[Choice, ...]) -> JsonObject:
+def body(envelope: ReplyEnvelope, choices: tuple[DraftChoice, ...]) -> JsonObject:
     """The chat.completion object."""
     return {
         **envelope.head("chat.completion"),
@@ -127,7 +127,7 @@ def body(envelope: Envelope, choices: tuple[Choice, ...]) -> JsonObject:
     }
 
 
-def _body_choice(envelope: Envelope, choice: Choice) -> JsonObject:
+def _body_choice(envelope: ReplyEnvelope, choice: DraftChoice) -> JsonObject:
     variant, request = envelope.variant, envelope.request
     message: JsonObject = {"role": "assistant", "content": choice.text}
     if variant.null_content and choice.calls and not choice.content:
@@ -149,7 +149,7 @@ def _body_choice(envelope: Envelope, choice: Choice) -> JsonObject:
     return result
 
 
-def all_tokens(choice: Choice) -> Tokens:
+def all_tokens(choice: DraftChoice) -> Tokens:
     """Every token of a choice in order, a call's name as one."""
     calls: list[str] = []
     for call in choice.calls:
@@ -163,7 +163,7 @@ def all_tokens(choice: Choice) -> Tokens:
 OBJECT = "chat.completion.chunk"
 
 
-def frames(envelope: Envelope, choices: tuple[Choice, ...]) -> Iterator[JsonObject]:
+def frames(envelope: ReplyEnvelope, choices: tuple[DraftChoice, ...]) -> Iterator[JsonObject]:
     """The chunk objects in order, without the closing ``[DONE]``. Choices are interleaved frame by frame."""
     head = envelope.head(OBJECT)
     request = envelope.request
@@ -185,7 +185,7 @@ def frames(envelope: Envelope, choices: tuple[Choice, ...]) -> Iterator[JsonObje
         yield {**head, "choices": [], "usage": usage_object(envelope.usage)}
 
 
-def events(envelope: Envelope, choices: tuple[Choice, ...]) -> Iterator[bytes]:
+def events(envelope: ReplyEnvelope, choices: tuple[DraftChoice, ...]) -> Iterator[bytes]:
     """The stream of ``frames`` as encoded events, with the parts that all frames share encoded once."""
     request = envelope.request
     if len(choices) > 1 or request.continuous_usage:
@@ -195,7 +195,7 @@ def events(envelope: Envelope, choices: tuple[Choice, ...]) -> Iterator[bytes]:
     null_usage = b',"usage":null' if envelope.variant.null_usage and request.include_usage else b""
     before, after = b"data: " + head + b',"choices":[', b"]" + null_usage + b"}\n\n"
     for choice, _ in _choice_frames(envelope, choices[0]):
-        yield before + encoded(choice) + after
+        yield before + encode_canonical(choice) + after
     if request.include_usage:
         yield event({**envelope.head(OBJECT), "choices": [], "usage": usage_object(envelope.usage)})
 
@@ -217,7 +217,7 @@ class _Counters:
         return usage_object(running)
 
 
-def _choice_frames(envelope: Envelope, choice: Choice) -> Iterator[tuple[JsonObject, int]]:
+def _choice_frames(envelope: ReplyEnvelope, choice: DraftChoice) -> Iterator[tuple[JsonObject, int]]:
     """The choices[0] objects of one choice with the tokens that each spends."""
     variant, request = envelope.variant, envelope.request
     bare = not (request.logprobs or request.include_internal_content)

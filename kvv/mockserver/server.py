@@ -17,8 +17,8 @@ import uvicorn
 from starlette.types import Scope
 
 from kvv.mockserver.app import make_app
-from kvv.mockserver.config import JsonObject, ReferenceConfig
-from kvv.mockserver.engine import Engine
+from kvv.mockserver.config import JsonObject, MockConfig
+from kvv.mockserver.engine import MockEngine
 from kvv.mockserver.sending import transport_of
 
 _START_TIMEOUT_S = 20.0
@@ -95,15 +95,15 @@ def _listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-class ReferenceServer:
+class MockServer:
     """The endpoint on a socket of its own, served from a daemon thread while the context is open.
 
     Raises OSError if the address is taken and ValueError if the configuration names an unknown variant or fault.
     """
 
-    def __init__(self, config: ReferenceConfig | None = None) -> None:
-        self.config = config or ReferenceConfig()
-        self._engine = Engine(self.config)
+    def __init__(self, config: MockConfig | None = None) -> None:
+        self.config = config or MockConfig()
+        self._engine = MockEngine(self.config)
         self._server: _Uvicorn | None = None
         self._thread: threading.Thread | None = None
         self.base_url = ""
@@ -145,7 +145,7 @@ class ReferenceServer:
         return self._engine.stats.snapshot()
 
 
-def serve_forever(config: ReferenceConfig) -> None:
+def serve_forever(config: MockConfig) -> None:
     """Serve until SIGINT or SIGTERM; says where on the first line and prints the stats as a JSON line at the end."""
     stopped = threading.Event()
 
@@ -154,7 +154,7 @@ def serve_forever(config: ReferenceConfig) -> None:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with ReferenceServer(config) as server:
+        with MockServer(config) as server:
             faults = ", ".join(config.faults) or "none"
             print(f"listening on {server.base_url} (model {config.model}, faults {faults})", flush=True)
             # A wait without a limit cannot be interrupted on Windows.

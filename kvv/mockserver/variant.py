@@ -11,7 +11,7 @@ IdStyle = Literal["kimi", "openai", "vllm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class ModelVariant:
     """``fixed_sampling``: only the model's own values are accepted. ``pending``: generation-stub tokens that are
     counted.
     """
@@ -37,8 +37,8 @@ class Variant:
     extra: tuple[tuple[str, object], ...] = ()
 
 
-VARIANTS: dict[str, Variant] = {
-    "kimi-k3": Variant(
+VARIANTS: dict[str, ModelVariant] = {
+    "kimi-k3": ModelVariant(
         name="kimi-k3",
         ids="kimi",
         fixed_sampling=True,
@@ -58,7 +58,7 @@ VARIANTS: dict[str, Variant] = {
         null_usage=False,
         named_finish="tool_calls",
     ),
-    "openai": Variant(
+    "openai": ModelVariant(
         name="openai",
         ids="openai",
         fixed_sampling=False,
@@ -79,7 +79,7 @@ VARIANTS: dict[str, Variant] = {
         named_finish="stop",
         extra=(("system_fingerprint", "fp_reference"), ("service_tier", "default")),
     ),
-    "vllm": Variant(
+    "vllm": ModelVariant(
         name="vllm",
         ids="vllm",
         fixed_sampling=False,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvv.mockserver.canonical import encoded
+from kvv.mockserver.canonical import encode_canonical
 from kvv.mockserver.config import JsonObject
 
 Headers = tuple[tuple[str, str], ...]
@@ -52,9 +52,9 @@ def with_header(headers: Headers, name: str, value: str | None) -> Headers:
 
 def json_reply(body: JsonObject, *, status: int = 200, headers: Headers = ()) -> HttpReply:
     """A plain JSON answer."""
-    return HttpReply(status=status, headers=(("content-type", JSON), *headers), parts=(encoded(body),))
+    return HttpReply(status=status, headers=(("content-type", JSON), *headers), parts=(encode_canonical(body),))
 
 
 def event(frame: JsonObject) -> bytes:
     """One server-sent event with a JSON frame as its data."""
-    return b"data: " + encoded(frame) + b"\n\n"
+    return b"data: " + encode_canonical(frame) + b"\n\n"

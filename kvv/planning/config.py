@@ -311,7 +311,7 @@ def load_config(
     return _validated(values, origin)
 
 
-def revised(config: RunConfig, flags: Mapping[str, Any]) -> RunConfig:
+def revise(config: RunConfig, flags: Mapping[str, Any]) -> RunConfig:
     """The configuration with some options given anew. Raises ConfigError naming the option."""
     origin = {**config.origin, **dict.fromkeys(flags, "flag")}
     return _validated({**config.model_dump(exclude={"origin"}), **flags}, origin)

@@ -17,14 +17,14 @@ import numpy as np
 
 from kvv.cases.suite import SuiteKind, overlap
 from kvv.core import Case
-from kvv.decision import Look
+from kvv.decision import InterimAnalysis
 from kvv.planning.config import ConfigError, RunConfig
-from kvv.planning.plan import Plan, PlannedSuite, permuted
+from kvv.planning.plan import Plan, PlannedSuite, permute
 from kvv.profiles.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookPlan:
+class InterimPlan:
     """``parts[k]`` are the cases asked between look k and look k + 1, in order; ``fractions[k]`` the share of all
     ``planned`` samples that is in hand after it."""
 
@@ -45,13 +45,13 @@ class LookPlan:
         return sum(self.samples[case.id] for part in self.parts[:number] for case in part)
 
 
-def plan_looks(item: PlannedSuite, looks: int, generator: np.random.Generator) -> LookPlan:
+def plan_looks(item: PlannedSuite, looks: int, generator: np.random.Generator) -> InterimPlan:
     """Look k of K comes after the first units that make k/K of the samples; units are conversations
     (``inputs["block"]``), else questions.
 
     Few or large units make fewer looks, at unequal shares.
     """
-    ordered = permuted(item.cases, generator)
+    ordered = permute(item.cases, generator)
     units = [list(unit) for _, unit in groupby(ordered, key=_unit)]
     sizes = [sum(item.samples[case.id] for case in unit) for unit in units]
     planned, done, ends = sum(sizes), 0, []
@@ -61,7 +61,7 @@ def plan_looks(item: PlannedSuite, looks: int, generator: np.random.Generator) -
             ends.append((number, done / planned))
     starts = [0, *(number for number, _ in ends)]
     parts = tuple(tuple(case for unit in units[a:b] for case in unit) for a, b in pairwise(starts))
-    return LookPlan(
+    return InterimPlan(
         suite=item.suite.id,
         parts=parts,
         samples=item.samples,
@@ -132,7 +132,7 @@ def sentence(plan: Plan, policy: Policy) -> str:
 # --- what a store remembers ------------------------------------------------------------------------
 
 
-def recorded_looks(meta: Mapping[str, Any]) -> dict[str, Look]:
+def read_interim_analyses(meta: Mapping[str, Any]) -> dict[str, InterimAnalysis]:
     """By suite the look that decides it: the one that stopped it, else its last."""
     return {
         suite: look_of(entry, entry["stopped"] or len(entry["fractions"]))
@@ -140,8 +140,8 @@ def recorded_looks(meta: Mapping[str, Any]) -> dict[str, Look]:
     }
 
 
-def look_of(entry: Mapping[str, Any], number: int) -> Look:
-    return Look(
+def look_of(entry: Mapping[str, Any], number: int) -> InterimAnalysis:
+    return InterimAnalysis(
         number=number, fractions=tuple(entry["fractions"]), planned=entry["planned"], stopped=bool(entry["stopped"])
     )
 
@@ -151,7 +151,7 @@ def stopped_suites(meta: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(suite for suite, entry in (meta.get("looks") or {}).items() if entry["stopped"])
 
 
-def begun(plans: Sequence[LookPlan]) -> dict[str, dict[str, Any]]:
+def begun(plans: Sequence[InterimPlan]) -> dict[str, dict[str, Any]]:
     """The record before the first look."""
     return {
         plan.suite: {"fractions": list(plan.fractions), "planned": plan.planned, "taken": [], "stopped": 0}

@@ -201,7 +201,7 @@ def plan_suite(
     """The suite's cases, filtered by ``--case`` globs and cut by a seeded stratified draw, never by order."""
     cases = [case for case in suite.cases(context) if _wanted(case, globs) and not (gentle and case.risk)]
     if limit is not None and len(cases) > limit and suite.kind is SuiteKind.BENCHMARK:
-        cases = permuted(cases, generator)[:limit]
+        cases = permute(cases, generator)[:limit]
     return _planned(suite, context, cases)
 
 
@@ -270,7 +270,7 @@ def _characters(value: Any) -> int:
     return len(json.dumps(value))
 
 
-def permuted(cases: Sequence[Case], generator: np.random.Generator) -> list[Case]:
+def permute(cases: Sequence[Case], generator: np.random.Generator) -> list[Case]:
     """A seeded permutation in which every prefix holds each stratum (``inputs["stratum"]``) in proportion.
 
     Cases of one ``inputs["block"]`` share the beginning of their prompts and stay together: whole blocks are permuted,
@@ -324,5 +324,5 @@ def in_order(
 
 def _rounds(item: PlannedSuite, generator: np.random.Generator) -> Iterator[Case]:
     for number in range(max(item.samples.values(), default=0)):
-        for case in permuted([case for case in item.cases if item.samples[case.id] > number], generator):
+        for case in permute([case for case in item.cases if item.samples[case.id] > number], generator):
             yield replace(case, sample=number)

@@ -11,7 +11,7 @@ from kvv.profiles.profile import Prices, Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RunPlan:
     """A run, ready to be sent. ``in_process``: our own reference endpoint is the target; ``sandbox``: the backend,
     where a suite needs one.
     """

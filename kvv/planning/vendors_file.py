@@ -27,7 +27,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from kvv.core import Surface
 from kvv.core.usage_error import text_problem
-from kvv.planning.config import NO_KEY, ConfigError, Money, RunConfig, VariableName, read_key, revised
+from kvv.planning.config import NO_KEY, ConfigError, Money, RunConfig, VariableName, read_key, revise
 
 #: pairs grow with the square
 MOST = 20
@@ -165,7 +165,7 @@ def _side(entry: _Entry, number: int, config: RunConfig, place: _Places) -> Vend
     if values["model"] is None:
         raise place.error(("vendor", number, "model"), "is missing (or --model for all)")
     try:
-        side = revised(config, values)
+        side = revise(config, values)
         for variable in filter(None, (entry.api_key_env, *side.header_env.values())):
             read_key(variable, required=True)
     except ConfigError as error:

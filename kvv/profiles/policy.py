@@ -29,7 +29,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Mode(StrEnum):
+class BenchmarkMode(StrEnum):
     """``parity``: no worse than the reference by the margin. ``regression``: no loss shown, and the stated one would
     have been seen.
     """
@@ -66,21 +66,21 @@ class Benchmark(_Table):
     key: str = ""
     given: str = ""
     method: Literal["paired", "f1"] = "paired"
-    mode: Mode = Mode.PARITY
+    mode: BenchmarkMode = BenchmarkMode.PARITY
     margin: Share = 0.0
     detect: Share | None = None
     alpha: Annotated[float, Field(gt=0, lt=0.5)] | None = None
 
     @model_validator(mode="after")
     def _needs_its_numbers(self) -> Benchmark:
-        if self.mode is Mode.PARITY and self.margin <= 0:
+        if self.mode is BenchmarkMode.PARITY and self.margin <= 0:
             raise ValueError("a parity gate needs margin > 0")
-        if self.mode is Mode.REGRESSION and not self.detect:
+        if self.mode is BenchmarkMode.REGRESSION and not self.detect:
             raise ValueError("a regression gate needs detect > 0, the loss it must be able to see")
         return self
 
 
-class Measure(StrEnum):
+class LatencyMeasure(StrEnum):
     TTFT_MS = "ttft_ms"
     ITL_MS = "itl_ms"
     OUTPUT_TPS = "output_tps"
@@ -96,7 +96,7 @@ class ServiceLevel(_Table):
     """
 
     id: Slug
-    measure: Measure
+    measure: LatencyMeasure
     limit: Annotated[float, Field(gt=0)]
     share: Annotated[float, Field(gt=0, lt=1)] = 0.9
     min_prompt_tokens: Annotated[int, Field(ge=0)] = 0
@@ -108,7 +108,7 @@ class ServiceLevel(_Table):
         return prompt_tokens >= self.min_prompt_tokens and below and self.workload in ("", workload)
 
     def keeps(self, value: float) -> bool:
-        return value >= self.limit if self.measure is Measure.OUTPUT_TPS else value <= self.limit
+        return value >= self.limit if self.measure is LatencyMeasure.OUTPUT_TPS else value <= self.limit
 
     @property
     def any_length(self) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kvv.core import Level, Surface
-from kvv.core.plugins import PROFILES, folder_of, registered
+from kvv.core.plugins import PROFILES, find_entry_points, folder_of
 
 #: the mode that sends no switch
 NO_SWITCH = "none"
@@ -255,7 +255,7 @@ def profile_ids() -> list[str]:
 def plugged_profiles() -> tuple[Mapping[str, str], list[str]]:
     """Other packages' profiles, id -> TOML text; and one line for each that cannot be used."""
     found: dict[str, str] = {}
-    entries, broken = registered(PROFILES)
+    entries, broken = find_entry_points(PROFILES)
     for entry in entries:
         try:
             if entry.name in {*shipped_profiles(), *found}:

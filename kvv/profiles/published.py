@@ -24,7 +24,7 @@ class Mean(_Table):
     variant: str = ""
 
 
-class Row(_Table):
+class PublishedRow(_Table):
     """A vendor's row of the public leaderboard; ``values`` from 0 to 1 by the column's ``key``, which the suite
     declares.
     """
@@ -33,7 +33,7 @@ class Row(_Table):
     values: dict[str, Annotated[float, Field(ge=0, le=1)]]
 
 
-class Published(_Table):
+class PublishedMeans(_Table):
     """``mean`` are the owner's own, which runs are held to; ``row`` are the leaderboard's, which are shown beside
     measured ones.
     """
@@ -42,10 +42,10 @@ class Published(_Table):
     leaderboard: str
     model: str
     mean: tuple[Mean, ...]
-    row: tuple[Row, ...] = ()
+    row: tuple[PublishedRow, ...] = ()
 
 
-def load_published(profile: str) -> Published | None:
+def load_published(profile: str) -> PublishedMeans | None:
     """What ships for a profile, None where nothing does."""
     entry = files("kvv.profiles").joinpath("published", f"{profile}.toml")
-    return Published.model_validate(tomllib.loads(entry.read_text("utf-8"))) if entry.is_file() else None
+    return PublishedMeans.model_validate(tomllib.loads(entry.read_text("utf-8"))) if entry.is_file() else None

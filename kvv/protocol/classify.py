@@ -54,7 +54,7 @@ NOT_RETRIED_FAULTS = frozenset({FaultKind.TOO_LARGE, FaultKind.BAD_ENCODING, Fau
 MISSING_RESULT, RECORDED_FAILURE = "missing-result", "recorded-failure"
 
 
-class Standing(StrEnum):
+class Classification(StrEnum):
     ANSWERED = "answered"
     REFUSED = "refused"
     UNAVAILABLE = "unavailable"
@@ -69,7 +69,7 @@ class Assessment:
     asked for, uncapped.
     """
 
-    standing: Standing
+    standing: Classification
     reason: str = ""
     retry: bool = False
     retry_after_s: float | None = None
@@ -83,7 +83,7 @@ class Assessment:
     @property
     def spoken(self) -> bool:
         """A completion or a refusal: whoever answered had read the request."""
-        return self.standing in (Standing.ANSWERED, Standing.REFUSED)
+        return self.standing in (Classification.ANSWERED, Classification.REFUSED)
 
 
 def assess(exchange: Exchange, observation: Observation) -> Assessment:
@@ -94,7 +94,7 @@ def assess(exchange: Exchange, observation: Observation) -> Assessment:
     if exchange.fault is not None:
         fault = exchange.fault
         return Assessment(
-            standing=Standing.UNAVAILABLE,
+            standing=Classification.UNAVAILABLE,
             reason=fault.kind.value,
             retry=fault.kind not in NOT_RETRIED_FAULTS,
             detail=fault.detail,
@@ -102,9 +102,9 @@ def assess(exchange: Exchange, observation: Observation) -> Assessment:
     if observation.error is not None:
         return _by_error_code(observation.error, exchange)
     if observation.shape is Shape.COMPLETION:
-        return Assessment(standing=Standing.ANSWERED)
+        return Assessment(standing=Classification.ANSWERED)
     return Assessment(
-        standing=Standing.NOT_A_COMPLETION, reason=f"200-{observation.shape.value}", detail=exchange.content_type
+        standing=Classification.NOT_A_COMPLETION, reason=f"200-{observation.shape.value}", detail=exchange.content_type
     )
 
 
@@ -112,27 +112,27 @@ def _by_status(status: int, exchange: Exchange, error: ErrorBody | None, shape: 
     wait = retry_after_seconds(exchange)
     detail = error.message[:300] if error else f"HTTP {status}"
     if status == 429 and error is not None and (error.type in QUOTA_TYPES or error.code in QUOTA_TYPES):
-        return Assessment(standing=Standing.CONFIGURATION, reason="no-credit", detail=detail)
+        return Assessment(standing=Classification.CONFIGURATION, reason="no-credit", detail=detail)
     if status in RETRIED_STATUS:
         return Assessment(
-            standing=Standing.UNAVAILABLE, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail
+            standing=Classification.UNAVAILABLE, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail
         )
     if status >= 500:
         return Assessment(
-            standing=Standing.SERVER_ERROR, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail
+            standing=Classification.SERVER_ERROR, reason=f"http-{status}", retry=True, retry_after_s=wait, detail=detail
         )
     if status in (400, 422):
         return _refusal(exchange, error, shape, detail)
     if status == 402:
         return Assessment(
-            standing=Standing.CONFIGURATION,
+            standing=Classification.CONFIGURATION,
             reason="no-credit",
             retry=wait is not None,
             retry_after_s=wait,
             detail=detail,
         )
     reason = "route" if status < 400 else CONFIGURATION_REASON.get(status, f"http-{status}")
-    return Assessment(standing=Standing.CONFIGURATION, reason=reason, detail=detail)
+    return Assessment(standing=Classification.CONFIGURATION, reason=reason, detail=detail)
 
 
 def _refusal(exchange: Exchange, error: ErrorBody | None, shape: Shape, detail: str) -> Assessment:
@@ -146,11 +146,14 @@ def _refusal(exchange: Exchange, error: ErrorBody | None, shape: Shape, detail: 
         return trouble
     if exchange.fault is not None:
         return Assessment(
-            standing=Standing.UNAVAILABLE, reason=exchange.fault.kind.value, retry=True, detail=exchange.fault.detail
+            standing=Classification.UNAVAILABLE,
+            reason=exchange.fault.kind.value,
+            retry=True,
+            detail=exchange.fault.detail,
         )
     if shape in (Shape.ERROR, Shape.OTHER_JSON, Shape.COMPLETION):
-        return Assessment(standing=Standing.REFUSED, reason="refused", detail=detail)
-    return Assessment(standing=Standing.NOT_A_COMPLETION, reason="refusal-not-json", detail=detail)
+        return Assessment(standing=Classification.REFUSED, reason="refused", detail=detail)
+    return Assessment(standing=Classification.NOT_A_COMPLETION, reason="refusal-not-json", detail=detail)
 
 
 def _by_error_code(error: ErrorBody, exchange: Exchange) -> Assessment:
@@ -170,8 +173,8 @@ def _by_error_code(error: ErrorBody, exchange: Exchange) -> Assessment:
     if trouble is not None:
         return trouble
     if "invalid_request" in words or "badrequest" in words:
-        return Assessment(standing=Standing.REFUSED, reason="refused-in-200", detail=detail)
-    return Assessment(standing=Standing.SERVER_ERROR, reason="error-in-200", retry=True, detail=detail)
+        return Assessment(standing=Classification.REFUSED, reason="refused-in-200", detail=detail)
+    return Assessment(standing=Classification.SERVER_ERROR, reason="error-in-200", retry=True, detail=detail)
 
 
 def _words(error: ErrorBody) -> str:
@@ -184,15 +187,15 @@ def _by_words(error: ErrorBody, busy: str, detail: str) -> Assessment | None:
     """
     words = _words(error)
     if any(word in words for word in QUOTA_TYPES):
-        return Assessment(standing=Standing.CONFIGURATION, reason="no-credit", detail=detail)
+        return Assessment(standing=Classification.CONFIGURATION, reason="no-credit", detail=detail)
     if "auth" in words or "permission" in words or "api_key" in words:
-        return Assessment(standing=Standing.CONFIGURATION, reason="auth", detail=detail)
+        return Assessment(standing=Classification.CONFIGURATION, reason="auth", detail=detail)
     if "model_not_found" in words:
-        return Assessment(standing=Standing.CONFIGURATION, reason="route", detail=detail)
+        return Assessment(standing=Classification.CONFIGURATION, reason="route", detail=detail)
     if "content_filter" in words:
-        return Assessment(standing=Standing.CONFIGURATION, reason="policy", detail=detail)
+        return Assessment(standing=Classification.CONFIGURATION, reason="policy", detail=detail)
     if any(word in words for word in ("rate_limit", "overload", "unavailable", "timeout")):
-        return Assessment(standing=Standing.UNAVAILABLE, reason=busy, retry=True, detail=detail)
+        return Assessment(standing=Classification.UNAVAILABLE, reason=busy, retry=True, detail=detail)
     return None
 
 
@@ -209,7 +212,7 @@ def is_probe(purpose: str) -> bool:
     return purpose.partition(":")[0] in PROBES
 
 
-def counted(
+def count_findings(
     request: Request, exchange: Exchange, observation: Observation, findings: tuple[Finding, ...]
 ) -> tuple[Finding, ...]:
     """The findings at the level at which they count: an answer that is none says little about the wire of those that
@@ -221,12 +224,12 @@ def counted(
     if not findings:
         return findings
     found = assess(exchange, observation)
-    if request.purpose == LIVENESS and found.standing is not Standing.ANSWERED:
+    if request.purpose == LIVENESS and found.standing is not Classification.ANSWERED:
         return ()
-    meant = found.standing is Standing.NOT_A_COMPLETION and observation.done
-    if meant or found.standing not in (Standing.UNAVAILABLE, Standing.NOT_A_COMPLETION):
+    meant = found.standing is Classification.NOT_A_COMPLETION and observation.done
+    if meant or found.standing not in (Classification.UNAVAILABLE, Classification.NOT_A_COMPLETION):
         return findings
-    chunks = "" if found.standing is Standing.UNAVAILABLE else "chunk/"
+    chunks = "" if found.standing is Classification.UNAVAILABLE else "chunk/"
     return tuple(
         replace(one, level=Level.SHOULD)
         if one.level is Level.MUST and not (chunks and one.rule.startswith(chunks))
@@ -251,15 +254,15 @@ def retry_after_seconds(exchange: Exchange, now: datetime | None = None) -> floa
     return max(0.0, (when - (now or datetime.now(UTC))).total_seconds())
 
 
-def unanswered(case: Case, answered: Answered) -> Verdict | None:
+def judge_unanswered(case: Case, answered: Answered) -> Verdict | None:
     """The verdict of a sample whose request got no completion, None where it did.
 
     A refusal of a valid request is the vendor's and counts as wrong; all else is INCONCLUSIVE with its reason.
     """
     found = assess(answered.exchange, answered.observation)
-    if found.standing is Standing.ANSWERED:
+    if found.standing is Classification.ANSWERED:
         return None
-    refused = found.standing is Standing.REFUSED
+    refused = found.standing is Classification.REFUSED
     recorded = next(
         (reason for reason in (MISSING_RESULT, RECORDED_FAILURE) if reason in answered.observation.deviations),
         found.reason,

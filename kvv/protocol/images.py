@@ -71,7 +71,7 @@ def inspect(data: bytes) -> ImageFacts:
     return facts
 
 
-def encoded(data: bytes, form: PictureForm) -> Encoded:
+def encode_picture(data: bytes, form: PictureForm) -> Encoded:
     """The bytes to send. Every picture is decoded first: one that cannot be would be refused, and the vendor accused of
     it. ImageError.
 

@@ -14,7 +14,7 @@ _BUCKETS = 32 * _PER_OCTAVE
 _FOLD_EVERY = 256
 
 
-class Pace:
+class IncrementTiming:
     """Gaps between increments in a histogram of fixed size with geometric buckets; the largest gap is exact."""
 
     __slots__ = ("_buckets", "_largest", "_last_ms", "_moments", "first_byte_ms", "first_ms", "increments")

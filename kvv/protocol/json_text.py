@@ -35,13 +35,13 @@ class Unparsed:
     reason: str
 
 
-class Done:
+class StreamDone:
     """The type of ``DONE``, which stands for the ``[DONE]`` line that ends an OpenAI stream."""
 
     __slots__ = ()
 
 
-DONE = Done()
+DONE = StreamDone()
 
 
 def parse(data: bytes, depth: int = 200) -> object:

@@ -1,6 +1,6 @@
 """From response bytes to what they say and what the passive rules say of them.
 
-The transport feeds a ``Reader`` the head and the bytes of one answer (its content encoding already undone) and
+The transport feeds a ``ExchangeReader`` the head and the bytes of one answer (its content encoding already undone) and
 gets back one ``Received``. The reader decides by content type, request and first bytes whether the answer is an
 event stream; it parses each frame once and hands it to the decoder and to the rules.
 """
@@ -26,7 +26,7 @@ from kvv.core import (
     Upstream,
 )
 from kvv.protocol.decode import Decoder
-from kvv.protocol.increments import Pace
+from kvv.protocol.increments import IncrementTiming
 from kvv.protocol.json_text import Lenient, parse, parse_event
 from kvv.protocol.redaction.observations import (
     Redact,
@@ -52,7 +52,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReadLimits:
     """``body_bytes`` bounds a body, ``text_bytes`` the text of a stream (no model writes four million tokens),
     ``event_bytes`` one event, ``kept_frames_bytes`` the frames kept for the store."""
 
@@ -97,7 +97,7 @@ def _host(url: str) -> str:
         return ""
 
 
-class Reader:
+class ExchangeReader:
     """A fold over one answer. ``feed`` returns False once a limit is exceeded: reading on would be useless."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Reader:
         started: str,
         rules: Rules | None,
         keep_frames: bool,
-        limits: Limits,
+        limits: ReadLimits,
         redact: Redact | None,
         steady: bool = True,
     ) -> None:
@@ -124,7 +124,7 @@ class Reader:
         self._redact = redact
         self._decoder = Decoder()
         self._events = EventStream(limits.event_bytes)
-        self._pace = Pace()
+        self._pace = IncrementTiming()
         self._status: int | None = None
         self._headers: tuple[tuple[str, str], ...] = ()
         self._content_type = ""
@@ -423,7 +423,7 @@ def _is_usage_header(name: str, value: str) -> bool:
     return name.startswith("x-msh-usage-") and value.isascii() and value.isdecimal() and len(value) < 20
 
 
-def reread(exchange: Exchange, request: Request, rules: Rules | None, *, json_depth: int = 200) -> Received:
+def read_again(exchange: Exchange, request: Request, rules: Rules | None, *, json_depth: int = 200) -> Received:
     """Decode and judge a stored exchange again; redaction was done before storing.
 
     Exact only while ``exchange.frames_kept``, and but for what never became a frame: an unterminated last event, blank

@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from kvv.rendering.escape import block, cell, fenced, percent, plain
+from kvv.rendering.escape import block, cell, fence_text, percent, plain
 from kvv.rendering.templates import environment, source
 
 #: rows of one table that Markdown and HTML show; CSV has all
@@ -62,7 +62,7 @@ class Estimate:
     def __str__(self) -> str:
         if self.value is None:
             return "–" if self.bare else f"– (n {self.n})"
-        number = written(self.value, self.unit)
+        number = show_value(self.value, self.unit)
         if self.bare:
             return number
         if self.exact:
@@ -70,12 +70,12 @@ class Estimate:
         interval = (
             "[–]"
             if self.low is None or self.high is None
-            else f"[{written(self.low, self.unit)}, {written(self.high, self.unit)}]"
+            else f"[{show_value(self.low, self.unit)}, {show_value(self.high, self.unit)}]"
         )
         return f"{number} {interval} n {self.n}"
 
 
-def written(value: float, unit: Unit) -> str:
+def show_value(value: float, unit: Unit) -> str:
     match unit:
         case Unit.SHARE:
             return percent(value)
@@ -93,7 +93,7 @@ Value = str | int | float | None | Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class DocumentTable:
     """``name`` is a slug, for CSV; each row has a value for each column."""
 
     name: str
@@ -111,7 +111,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class ChartMark:
     """A line before the point with this index."""
 
     index: int
@@ -125,7 +125,7 @@ class Chart:
     title: str
     unit: Unit
     points: tuple[tuple[str, Estimate], ...]
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ChartMark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class Section:
     title: str
     notes: tuple[str, ...] = ()
     charts: tuple[Chart, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[DocumentTable, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
     left_out: int = 0
 
@@ -151,7 +151,7 @@ class Document:
     excerpt: int = EXCERPT
 
     @property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[DocumentTable]:
         return [table for section in self.sections for table in section.tables]
 
 
@@ -185,7 +185,7 @@ def sparkline(chart: Chart) -> str:
         place = 0.5 if high == low else ((estimate.value or low) - low) / (high - low)
         bars += ("|" if i in cut else "") + (" " if estimate.value is None else BARS[min(7, int(8 * place))])
     return (
-        f"{chart.title}: {bars} {written(low, chart.unit)} to {written(high, chart.unit)} {chart.unit.value}, n"
+        f"{chart.title}: {bars} {show_value(low, chart.unit)} to {show_value(high, chart.unit)} {chart.unit.value}, n"
         f" {len(values)} runs"
     )
 
@@ -200,17 +200,17 @@ def markdown(document: Document) -> str:
         if section.notes:
             parts.append("\n".join(f"- {cell(note, 1000)}" for note in section.notes))
         if section.charts:
-            parts.append(fenced("\n".join(plain(sparkline(chart), 400) for chart in section.charts), 40_000))
+            parts.append(fence_text("\n".join(plain(sparkline(chart), 400) for chart in section.charts), 40_000))
         parts += [_markdown_table(table) for table in section.tables]
         for excerpt in section.excerpts:
             parts.append(f"**{cell(excerpt.line, 600)}**")
-            parts += [f"{cell(title, 100)}\n\n{fenced(text, document.excerpt)}" for title, text in excerpt.texts]
+            parts += [f"{cell(title, 100)}\n\n{fence_text(text, document.excerpt)}" for title, text in excerpt.texts]
         if section.left_out:
             parts.append(f"... and {section.left_out} more.")
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: DocumentTable) -> str:
     lines = [f"| {' | '.join(cell(column, 100) for column in table.columns)} |", f"|{'---|' * len(table.columns)}"]
     lines += [f"| {' | '.join(cell(text_of(value), 600) for value in row)} |" for row in table.rows[:ROWS]]
     more = len(table.rows) - ROWS + table.left_out if len(table.rows) > ROWS else table.left_out
@@ -289,7 +289,7 @@ def html(document: Document) -> str:
     )
 
 
-def _drawn(table: Table) -> list[list[tuple[str, _Figure | None]]]:
+def _drawn(table: DocumentTable) -> list[list[tuple[str, _Figure | None]]]:
     """Each cell's text and, for an estimate with an interval, its plot on the column's common scale."""
     scales = [_scale([row[i] for row in table.rows]) for i in range(len(table.columns))]
     return [
@@ -388,8 +388,8 @@ def _plotted(chart: Chart) -> _Plotted | None:
     return _Plotted(
         points=points,
         marks=marks,
-        top=written(high, chart.unit),
-        bottom=written(low, chart.unit),
+        top=show_value(high, chart.unit),
+        bottom=show_value(low, chart.unit),
         label=sparkline(chart),
     )
 

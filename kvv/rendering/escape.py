@@ -19,7 +19,7 @@ _DEPTH_LIMIT = 12
 _ITEM_LIMIT = 500
 
 
-def bounded(text: str, limit: int) -> str:
+def bound_text(text: str, limit: int) -> str:
     """At most ``limit`` characters, and a note of how many are missing."""
     return text if len(text) <= limit else f"{text[:limit]} [... {len(text) - limit} more characters]"
 
@@ -33,14 +33,14 @@ def _visible(ch: str) -> str:
 
 def plain(text: object, limit: int = LINE_LIMIT) -> str:
     """One harmless line: newlines and tabs become blanks, everything unprintable an escape."""
-    cut = bounded(str(text), limit)
+    cut = bound_text(str(text), limit)
     cut = re.sub(r"[\r\n\t]+", " ", cut)
     return cut if cut.isprintable() else "".join(map(_visible, cut))
 
 
 def block(text: object, limit: int = TEXT_LIMIT) -> str:
     """Harmless text of several lines: newline and tab stay, everything else unprintable is an escape."""
-    lines = bounded(str(text), limit).replace("\r\n", "\n").split("\n")
+    lines = bound_text(str(text), limit).replace("\r\n", "\n").split("\n")
     return "\n".join(
         line if line.replace("\t", "").isprintable() else "".join(ch if ch == "\t" else _visible(ch) for ch in line)
         for line in lines
@@ -57,7 +57,7 @@ def jsonable(value: Any, limit: int = TEXT_LIMIT, depth: int = 0) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case str():
-            return re.sub(r"[\x00\ud800-\udfff]", lambda m: _visible(m.group()), bounded(value, limit))
+            return re.sub(r"[\x00\ud800-\udfff]", lambda m: _visible(m.group()), bound_text(value, limit))
         case bytes():
             return jsonable(value.decode("utf-8", "backslashreplace"), limit)
         case _ if depth >= _DEPTH_LIMIT:
@@ -92,7 +92,7 @@ def cell(text: object, limit: int = LINE_LIMIT) -> str:
     return f"{first[0]}\\{escaped[first.end() :]}" if first[0].isdecimal() else f"\\{escaped}"
 
 
-def fenced(text: object, limit: int = TEXT_LIMIT) -> str:
+def fence_text(text: object, limit: int = TEXT_LIMIT) -> str:
     """A Markdown code block whose fence is longer than any run of backticks inside."""
     body = block(text, limit)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", body)), default=0))

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from kvv.rendering.document import Document, Table, Value, sparkline, text_of
+from kvv.rendering.document import Document, DocumentTable, Value, sparkline, text_of
 from kvv.rendering.escape import plain
 
 #: rows of one table, excerpts of one section and lines of one excerpt; the other formats have more
@@ -38,7 +38,7 @@ def show(document: Document, console: Console) -> None:
             console.print(Text(f"  ... and {more} more (--format md, json, html)"))
 
 
-def _table(table: Table) -> RichTable:
+def _table(table: DocumentTable) -> RichTable:
     drawn = RichTable(box=box.SIMPLE, pad_edge=False)
     for column in table.columns:
         drawn.add_column(Text(plain(column, 100)), overflow="fold")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kvv.cases.suite import Result, SuiteKind
-from kvv.execution.executor import Ending
+from kvv.execution.executor import RunEnding
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import stopped_suites
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.reporting import csv, github, html, junit, leaderboard, markdown, text
 from kvv.reporting import json as report_json
 from kvv.reporting import moonshot as report_kvv
@@ -55,13 +55,13 @@ FORMATS = {
 }
 
 
-def finish(job: Job, store: Store, folder: Path, ending: Ending, tell: Tell | None = None) -> int:
+def finalize(job: RunPlan, store: Store, folder: Path, ending: RunEnding, tell: Tell | None = None) -> int:
     """Store the end, write the reports, print the verdict (or give it to ``tell`` instead); the run's exit code."""
     record_ending(store, ending)
     return write_reports(job.config, store, folder, tell)
 
 
-def record_ending(store: Store, ending: Ending) -> None:
+def record_ending(store: Store, ending: RunEnding) -> None:
     store.set_meta("finished", now())
     store.set_meta("stop", {"reason": ending.stop.reason, "sentence": ending.stop.sentence} if ending.stop else None)
     store.set_meta("blocked", ending.blocked)

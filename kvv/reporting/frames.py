@@ -17,8 +17,8 @@ def read_run(run: str | Path) -> dict[str, pd.DataFrame]:
     """
     # pandas and the store are loaded for this alone: every suite of another package imports kvv.api
     from kvv.reporting.parquet import frames
-    from kvv.storage.run_summary_reader import finished
+    from kvv.storage.run_summary_reader import open_finished
     from kvv.storage.snapshot import build_view
 
-    with finished(str(run), None) as (store, _):
+    with open_finished(str(run), None) as (store, _):
         return frames(build_view(store))

@@ -18,10 +18,10 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from kvv.core import Outcome, Stat
-from kvv.decision.inputs import FindingGroup
+from kvv.decision.inputs import CountedFindings
 from kvv.rendering.escape import block, percent, plain
 from kvv.rendering.templates import environment, source
-from kvv.reporting.instances import COLUMNS, KEY, lines_of, told
+from kvv.reporting.instances import COLUMNS, KEY, describe, lines_of
 from kvv.storage.view import CheckRow, Quantiles, RunView, early_end, shown_metric
 
 #: cases shown with their texts; cases of one suite and outcome listed by a line; characters of any one text
@@ -49,7 +49,7 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CaseEntry:
     """One row of the lists; ``texts`` are (title, text) pairs, empty for a row without detail. ``above``: it stands
     above with its texts.
     """
@@ -79,7 +79,7 @@ class Listing:
     suite: str
     outcome: str
     total: int
-    rows: tuple[Case, ...]
+    rows: tuple[CaseEntry, ...]
     left_out: int
     unlisted: int = 0
 
@@ -193,14 +193,14 @@ def _breakdown(stat: Stat) -> list[tuple[str, str, str]]:
         elif isinstance(value, float):
             lines.append((plain(name, 100), f"{value:.4g}", ""))
         else:
-            lines.append((plain(name, 100), told(value), ""))
+            lines.append((plain(name, 100), describe(value), ""))
     return lines
 
 
 # --- findings and cases ------------------------------------------------------------------------------
 
 
-def _ranked(findings: Sequence[FindingGroup]) -> list[FindingGroup]:
+def _ranked(findings: Sequence[CountedFindings]) -> list[CountedFindings]:
     order = ("must", "should", "may")
     return sorted(findings, key=lambda f: order.index(f.level.value))
 
@@ -211,7 +211,7 @@ def _note(row: CheckRow, view: RunView) -> str:
     return "waived" if row.waived else "" if view.counts(row) else "shown only"
 
 
-def _case(row: CheckRow, view: RunView, *, detailed: bool) -> Case:
+def _case(row: CheckRow, view: RunView, *, detailed: bool) -> CaseEntry:
     verdict, case = row.verdict, row.case
     texts = (
         (("Request", row.request), ("Answer", row.answer), ("Expected", row.expected), ("curl", row.curl))
@@ -219,7 +219,7 @@ def _case(row: CheckRow, view: RunView, *, detailed: bool) -> Case:
         else ()
     )
     evidence = verdict.evidence[:5] if detailed else ()
-    return Case(
+    return CaseEntry(
         id=plain(row.id, 200),
         anchor=_anchor("case", row.id),
         outcome=verdict.outcome.value,

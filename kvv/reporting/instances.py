@@ -32,7 +32,7 @@ _PATH = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._~%/-]{1,1000}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class InstanceLine:
     """``href`` is relative to the run's folder and safe in an attribute, "" where there is no page; ``cells`` are plain
     text.
     """
@@ -42,7 +42,7 @@ class Line:
     cells: tuple[str, ...]
 
 
-def lines_of(stat: Stat) -> list[Line]:
+def lines_of(stat: Stat) -> list[InstanceLine]:
     """[] for a row without instances."""
     found = stat.breakdown.get(KEY)
     return (
@@ -52,11 +52,13 @@ def lines_of(stat: Stat) -> list[Line]:
     )
 
 
-def _line(name: str, facts: Mapping[str, Any]) -> Line:
+def _line(name: str, facts: Mapping[str, Any]) -> InstanceLine:
     page = str(facts.get("page") or "")
     # the file's own name holds the percent signs
     href = quote(page, safe="/") if _PATH.fullmatch(page) else ""
-    return Line(name=plain(name, 200), href=href, cells=tuple(_cell(facts.get(fact)) for fact in COLUMNS.values()))
+    return InstanceLine(
+        name=plain(name, 200), href=href, cells=tuple(_cell(facts.get(fact)) for fact in COLUMNS.values())
+    )
 
 
 def _cell(value: Any) -> str:
@@ -73,7 +75,7 @@ def _cell(value: Any) -> str:
             return plain(value, 80)
 
 
-def told(value: Any) -> str:
+def describe(value: Any) -> str:
     """A table of counts or means in one line: ``submitted 5, loop 1``."""
     if not isinstance(value, Mapping):
         return plain(value, 300)

@@ -9,9 +9,9 @@ from typing import Any
 
 from kvv.core import Gate, ReferenceValue, Stat
 from kvv.decision.decide import WaiverState
-from kvv.decision.inputs import FindingGroup
+from kvv.decision.inputs import CountedFindings
 from kvv.rendering.escape import jsonable
-from kvv.storage.view import CheckRow, Quantiles, RunView, TimingView, Traffic
+from kvv.storage.view import CheckRow, Quantiles, RunView, TimingView, TrafficView
 
 SCHEMA_VERSION = 1
 #: characters of any text of one check: there may be ten thousand
@@ -190,7 +190,7 @@ def _check(row: CheckRow) -> dict[str, Any]:
     }
 
 
-def _finding(group: FindingGroup) -> dict[str, Any]:
+def _finding(group: CountedFindings) -> dict[str, Any]:
     return {
         "rule": group.rule,
         "area": group.area.value,
@@ -204,7 +204,7 @@ def _finding(group: FindingGroup) -> dict[str, Any]:
     }
 
 
-def _traffic(traffic: Traffic) -> dict[str, Any]:
+def _traffic(traffic: TrafficView) -> dict[str, Any]:
     return {
         "requests": traffic.requests,
         "attempts": traffic.attempts,

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kvv.core import Gate, Outcome, Stat
-from kvv.rendering.escape import cell, fenced, percent, plain
-from kvv.reporting.instances import COLUMNS, KEY, lines_of, told
+from kvv.rendering.escape import cell, fence_text, percent, plain
+from kvv.reporting.instances import COLUMNS, KEY, describe, lines_of
 from kvv.storage.view import CheckRow, Quantiles, RunView, early_end, shown_metric
 
 #: failed cases shown with their texts, and rows of any one table
@@ -133,7 +133,7 @@ def _instances(view: RunView) -> str:
     for stat in view.decision.stats:
         if lines := lines_of(stat):
             facts = [
-                f"- {cell(name)}: {cell(told(value))}"
+                f"- {cell(name)}: {cell(describe(value))}"
                 for name, value in stat.breakdown.items()
                 if name not in (KEY, "repositories", "rule")
             ]
@@ -202,7 +202,7 @@ def _detail(row: CheckRow, view: RunView) -> str:
         ("curl", row.curl),
     ):
         if text:
-            lines.append(f"{title}:\n\n{fenced(text, 1_500)}")
+            lines.append(f"{title}:\n\n{fence_text(text, 1_500)}")
     return "\n\n".join(lines)
 
 

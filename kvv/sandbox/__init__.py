@@ -5,9 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from kvv.sandbox.base import Limits, Sandbox, SandboxError, Session, Workspace
+from kvv.sandbox.base import Sandbox, SandboxError, SandboxLimits, Session, Workspace
 
-__all__ = ["BACKENDS", "WARNING", "Limits", "Sandbox", "SandboxError", "Session", "Workspace", "choose", "named"]
+__all__ = [
+    "BACKENDS",
+    "WARNING",
+    "SandboxLimits",
+    "Sandbox",
+    "SandboxError",
+    "Session",
+    "Workspace",
+    "choose",
+    "find_backend",
+]
 
 WARNING = (
     "warning: --sandbox none: the model's commands run on this machine as this user, with its network and its files"
@@ -38,7 +48,7 @@ def _none() -> Sandbox:
 _MAKE: Mapping[str, Callable[[], Sandbox]] = {"bwrap": _bubblewrap, "docker": _containers, "none": _none}
 
 
-def named(name: str) -> Sandbox:
+def find_backend(name: str) -> Sandbox:
     """The backend with this name, untried. SandboxError for an unknown one, or on a system that has none."""
     if name not in _MAKE:
         raise SandboxError(f"no sandbox {name!r}; known: {', '.join(BACKENDS)}")
@@ -52,7 +62,7 @@ def choose(name: str | None, workspace: Workspace | None = None) -> Sandbox:
     line what to install.
     """
     if name is not None:
-        sandbox = named(name)
+        sandbox = find_backend(name)
         if why := sandbox.missing():
             raise SandboxError(f"{name}: {why}")
         if workspace is not None and (refusal := sandbox.refuses(workspace)):
@@ -60,7 +70,7 @@ def choose(name: str | None, workspace: Workspace | None = None) -> Sandbox:
         return sandbox
     found: list[str] = []
     for candidate in ("bwrap", "docker"):
-        sandbox = named(candidate)
+        sandbox = find_backend(candidate)
         why = sandbox.missing() or (sandbox.refuses(workspace) if workspace is not None else "")
         if not why:
             return sandbox

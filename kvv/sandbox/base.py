@@ -60,7 +60,7 @@ class SandboxError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SandboxLimits:
     """Bytes, and a number of processes. ``memory`` is for all processes of a command together."""
 
     memory: int = 2048 * MIB

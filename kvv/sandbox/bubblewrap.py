@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from kvv.core import Command, Executed
-from kvv.sandbox.base import ENVIRONMENT, MIB, ONLY_BUNDLES, Limits, Sandbox, SandboxError, Session, Workspace
+from kvv.sandbox.base import ENVIRONMENT, MIB, ONLY_BUNDLES, Sandbox, SandboxError, SandboxLimits, Session, Workspace
 from kvv.sandbox.folder import PREFIX, RunFolder, remove
-from kvv.sandbox.process import Bounds, Launch, run
+from kvv.sandbox.process import Launch, ProcessBounds, run
 from kvv.sandbox.sockets import socket_filter
 
 PROGRAM = "bwrap"
@@ -51,8 +51,8 @@ PROBE = (
 class Bubblewrap(Sandbox):
     name = "bwrap"
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: SandboxLimits | None = None) -> None:
+        self._limits = limits or SandboxLimits()
         self._folder = RunFolder()
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
         found = shutil.which(PROGRAM)
@@ -103,7 +103,7 @@ class Bubblewrap(Sandbox):
 
 class _Session(Session):
     def __init__(
-        self, program: str, folder: Path, limits: Limits, slots: asyncio.Semaphore, workdir: str = "/testbed"
+        self, program: str, folder: Path, limits: SandboxLimits, slots: asyncio.Semaphore, workdir: str = "/testbed"
     ) -> None:
         self._program = program
         self._folder = folder
@@ -124,7 +124,7 @@ class _Session(Session):
 
     async def _run(self, command: Command) -> Executed:
         limits = self._limits
-        bounds = Bounds(
+        bounds = ProcessBounds(
             timeout_s=command.timeout_s,
             output_limit=command.output_limit,
             memory=limits.memory,

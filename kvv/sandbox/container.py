@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvv.core import Command, Executed
-from kvv.sandbox.base import ENVIRONMENT, QUIET, Limits, Sandbox, SandboxError, Session, Workspace
-from kvv.sandbox.engine import Engine, EngineError, socket_path
+from kvv.sandbox.base import ENVIRONMENT, QUIET, Sandbox, SandboxError, SandboxLimits, Session, Workspace
+from kvv.sandbox.engine import ContainerEngine, EngineError, socket_path
 from kvv.sandbox.folder import RunFolder
 from kvv.sandbox.output import Kept
 
@@ -51,11 +51,14 @@ class Containers(Sandbox):
     name = "docker"
 
     def __init__(
-        self, limits: Limits | None = None, engine: Engine | None = None, default_image: str = DEFAULT_IMAGE
+        self,
+        limits: SandboxLimits | None = None,
+        engine: ContainerEngine | None = None,
+        default_image: str = DEFAULT_IMAGE,
     ) -> None:
         path = socket_path()
-        self._engine = engine or (Engine(path) if path else None)
-        self._limits = limits or Limits(memory=8 << 30, disk=20 << 30)
+        self._engine = engine or (ContainerEngine(path) if path else None)
+        self._limits = limits or SandboxLimits(memory=8 << 30, disk=20 << 30)
         self.default_image = default_image
         self._run = uuid.uuid4().hex
         self._folder = RunFolder(lambda: [str(self._known.path), f"{LABEL}={self._run}"])
@@ -63,7 +66,7 @@ class Containers(Sandbox):
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
 
     @property
-    def _known(self) -> Engine:
+    def _known(self) -> ContainerEngine:
         if self._engine is None:
             raise SandboxError(f"{INSTALL} is not there")
         return self._engine
@@ -152,7 +155,7 @@ class Containers(Sandbox):
 class _Session(Session):
     def __init__(
         self,
-        engine: Engine,
+        engine: ContainerEngine,
         container: str,
         workdir: str,
         environment: list[str],
@@ -217,7 +220,7 @@ class _Session(Session):
 class _Deadline:
     """Kills every process of the container but the first when the time is over: the API cannot end a command."""
 
-    def __init__(self, engine: Engine, container: str, seconds: float) -> None:
+    def __init__(self, engine: ContainerEngine, container: str, seconds: float) -> None:
         self._engine, self._container, self._seconds = engine, container, seconds
         self.passed = False
 
@@ -267,7 +270,7 @@ def alive(owned: str) -> bool:
     return _started(int(pid)) == started
 
 
-def sweep(engine: Engine) -> int:
+def sweep(engine: ContainerEngine) -> int:
     """Remove the containers of processes that live no more; how many."""
     dead = [entry["id"] for entry in engine.labelled(LABEL) if not alive(str(entry["labels"].get(OWNER, "")))]
     for container in dead:
@@ -275,7 +278,7 @@ def sweep(engine: Engine) -> int:
     return len(dead)
 
 
-def remove_labelled(engine: Engine, label: str) -> None:
+def remove_labelled(engine: ContainerEngine, label: str) -> None:
     """Whatever can be removed of it."""
     with contextlib.suppress(EngineError):
         for entry in engine.labelled(label):

@@ -56,7 +56,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-class Engine:
+class ContainerEngine:
     def __init__(self, path: Path) -> None:
         self.path = path
 

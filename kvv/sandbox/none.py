@@ -7,16 +7,16 @@ import shutil
 import sys
 
 from kvv.core import Command, Executed
-from kvv.sandbox.base import ENVIRONMENT, ONLY_BUNDLES, Limits, Sandbox, SandboxError, Session, Workspace
+from kvv.sandbox.base import ENVIRONMENT, ONLY_BUNDLES, Sandbox, SandboxError, SandboxLimits, Session, Workspace
 from kvv.sandbox.folder import RunFolder, remove
-from kvv.sandbox.process import Bounds, Launch, run
+from kvv.sandbox.process import Launch, ProcessBounds, run
 
 
 class NoSandbox(Sandbox):
     name = "none"
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: SandboxLimits | None = None) -> None:
+        self._limits = limits or SandboxLimits()
         self._folder = RunFolder()
 
     def missing(self) -> str:
@@ -38,7 +38,7 @@ class NoSandbox(Sandbox):
 
 
 class _Session(Session):
-    def __init__(self, folder: RunFolder, limits: Limits) -> None:
+    def __init__(self, folder: RunFolder, limits: SandboxLimits) -> None:
         self._folder = folder.new()
         self._tree = self._folder / "tree"
         self._home = self._folder / "home"
@@ -48,7 +48,7 @@ class _Session(Session):
 
     async def run(self, command: Command) -> Executed:
         limits = self._limits
-        bounds = Bounds(
+        bounds = ProcessBounds(
             timeout_s=command.timeout_s,
             output_limit=command.output_limit,
             memory=limits.memory,

@@ -27,7 +27,7 @@ _CHUNK = 1 << 16
 
 
 @dataclass(slots=True, kw_only=True)
-class Bounds:
+class ProcessBounds:
     """What ends a command. ``memory`` in bytes over the whole process tree, ``disk`` in bytes under ``tree``."""
 
     timeout_s: float
@@ -38,7 +38,7 @@ class Bounds:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ended:
+class ProcessEnd:
     """``killed`` says which bound ended it: time, memory, disk; "" where it ended by itself."""
 
     code: int | None
@@ -58,7 +58,7 @@ class Launch:
     started: Callable[[], None] = lambda: None
 
 
-async def run(launch: Launch, bounds: Bounds) -> Ended:
+async def run(launch: Launch, bounds: ProcessBounds) -> ProcessEnd:
     """Raises OSError where the process cannot be started. Cancelled, it kills first."""
     began = time.monotonic()
     feed = PIPE if launch.stdin else DEVNULL
@@ -85,7 +85,7 @@ async def run(launch: Launch, bounds: Bounds) -> Ended:
         process._transport.close()  # type: ignore[attr-defined]
     text = kept.text()
     code = None if killed == "time" else process.returncode
-    return Ended(code=code, output=text, elided=kept.elided, killed=killed, seconds=time.monotonic() - began)
+    return ProcessEnd(code=code, output=text, elided=kept.elided, killed=killed, seconds=time.monotonic() - began)
 
 
 async def _talk(process: Process, stdin: bytes, kept: Kept) -> None:
@@ -134,7 +134,7 @@ def _kill(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _watch(process: Process, bounds: Bounds) -> str:
+async def _watch(process: Process, bounds: ProcessBounds) -> str:
     """Which bound was broken; looks until it is cancelled."""
     next_disk = time.monotonic() + DISK_EVERY_S
     while True:
@@ -148,7 +148,7 @@ async def _watch(process: Process, bounds: Bounds) -> str:
             next_disk = time.monotonic() + max(DISK_EVERY_S, DISK_REST * (time.monotonic() - before))
 
 
-def _disk(pid: int, bounds: Bounds) -> int:
+def _disk(pid: int, bounds: ProcessBounds) -> int:
     """Bytes in the tree, and of files that were unlinked while a process holds them open."""
     return disk_usage(bounds.tree, bounds.disk) + unlinked_files(list(descendants(pid)), bounds.tree)
 
@@ -168,10 +168,10 @@ def _too_much(pid: int, limit: int) -> bool:
     """The cheap look first; pages that forked processes share count once only in the dear one."""
     pids = list(descendants(pid))
     unmapped = memory_files(pids)
-    return sum(map(resident, pids)) + unmapped > limit and sum(map(proportional, pids)) + unmapped > limit
+    return sum(map(resident_bytes, pids)) + unmapped > limit and sum(map(proportional, pids)) + unmapped > limit
 
 
-def resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     """Bytes of the process in memory, without files."""
     return _kilobytes(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
 

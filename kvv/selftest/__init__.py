@@ -4,8 +4,8 @@ faulty.
 
 from __future__ import annotations
 
-from kvv.selftest.matrix import Matrix, Row, State
+from kvv.selftest.matrix import Matrix, MatrixRow, State
 from kvv.selftest.run import run
-from kvv.selftest.table import Table, TableError, load_table
+from kvv.selftest.table import FaultTable, TableError, load_table
 
-__all__ = ["Matrix", "Row", "State", "Table", "TableError", "load_table", "run"]
+__all__ = ["Matrix", "MatrixRow", "State", "FaultTable", "TableError", "load_table", "run"]

@@ -12,18 +12,18 @@ from typing import Any
 
 from kvv.cases.suite import Context, Settings, Suite, SuiteKind, load_suite, suite_ids
 from kvv.core import Area, Case, Level, Request, Role, Surface, Timeouts, Verdict
-from kvv.decision.gateway_timeouts import SUSPECTED, Ending, suspected_timeouts
-from kvv.execution.scheduling.budget import Bounds, Budget
+from kvv.decision.gateway_timeouts import SUSPECTED, AttemptEnding, suspected_timeouts
+from kvv.execution.scheduling.budget import Budget, RunBounds
 from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import Pacer
 from kvv.execution.scheduling.scheduler import Scheduler
 from kvv.execution.scheduling.work import Work
 from kvv.execution.workers import Workers
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.mockserver.content import tokens
 from kvv.profiles.profile import Profile, load_profile
-from kvv.protocol.classify import LIVENESS, Standing, assess
-from kvv.protocol.reader import Limits, Received
+from kvv.protocol.classify import LIVENESS, Classification, assess
+from kvv.protocol.reader import ReadLimits, Received
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.storage.store import Store
 from kvv.transport import Endpoint, Transport
@@ -44,7 +44,7 @@ GATEWAY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SelftestSetting:
     """Who is asked as whom: the profile and surface that judge, the variant of the reference endpoint that answers.
 
     ``claims`` are claims laid over the profile's, for faults in what no shipped profile promises. ``tokenizer``: the
@@ -118,14 +118,14 @@ class _Hurried(Scheduler):
 class _Impatient(Transport):
     """Waits no longer than the reference endpoint can need, and remembers how each attempt ended."""
 
-    endings: list[Ending]
+    endings: list[AttemptEnding]
 
     async def send(self, request: Request, *arguments: Any, **named: Any) -> Received:
         received = await super().send(
             replace(request, timeouts=Timeouts(first_byte=PATIENCE_S, idle=PATIENCE_S)), *arguments, **named
         )
-        answered = assess(received.exchange, received.observation).standing is Standing.ANSWERED
-        self.endings.append(Ending.of(received.exchange, stream=request.stream, answered=answered))
+        answered = assess(received.exchange, received.observation).standing is Classification.ANSWERED
+        self.endings.append(AttemptEnding.of(received.exchange, stream=request.stream, answered=answered))
         return received
 
 
@@ -140,7 +140,7 @@ class _ReferenceTokens:
 
 
 @cache
-def every_case(setting: Setting) -> tuple[Planned, ...]:
+def every_case(setting: SelftestSetting) -> tuple[Planned, ...]:
     """All cases of all contract suites as this setting plans them."""
     tokenizer = _ReferenceTokens() if setting.tokenizer else None
     context = Context(model=setting.model, profile=setting.judged_by(), settings=Settings(), tokenizer=tokenizer)
@@ -149,7 +149,7 @@ def every_case(setting: Setting) -> tuple[Planned, ...]:
 
 
 async def observe(
-    setting: Setting,
+    setting: SelftestSetting,
     faults: Sequence[str],
     cases: Sequence[Planned],
     *,
@@ -161,8 +161,8 @@ async def observe(
     Those with a sample number are a statistical gate's. ``window`` is the endpoint's context window in tokens,
     ``itl_ms`` its time for each token.
     """
-    server = ReferenceServer(
-        ReferenceConfig(
+    server = MockServer(
+        MockConfig(
             model=setting.model,
             variant=setting.variant,
             faults=tuple(faults),
@@ -178,7 +178,7 @@ async def observe(
         await asyncio.to_thread(server.__exit__, None, None, None)
 
 
-async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> Observed:
+async def _asked(setting: SelftestSetting, base_url: str, cases: Sequence[Planned]) -> Observed:
     observed = Observed()
     endpoint = Endpoint(role=Role.TARGET, base_url=base_url, key=None, headers={})
     body = {
@@ -186,7 +186,7 @@ async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> O
         "messages": [{"role": "user", "content": "Reply with exactly: ready"}],
         "max_tokens": 16,
     }
-    transport = _Impatient({Role.TARGET: endpoint}, redactor=Redactor([]), limits=Limits())
+    transport = _Impatient({Role.TARGET: endpoint}, redactor=Redactor([]), limits=ReadLimits())
     transport.endings = []
     async with transport, Workers() as workers:
         scheduler = _Hurried(
@@ -194,7 +194,7 @@ async def _asked(setting: Setting, base_url: str, cases: Sequence[Planned]) -> O
             store=_NoStore(),
             workers=workers,
             limiters={Role.TARGET: Limiter(fixed=IN_FLIGHT, max_tokens=MAX_TOKENS)},
-            budget=Budget(bounds=Bounds(), prices=None),
+            budget=Budget(bounds=RunBounds(), prices=None),
             profile=setting.judged_by(),
             control=Request(body=body, purpose=LIVENESS),
             observer=observed,

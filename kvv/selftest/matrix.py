@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.selftest.drive import Observed
-from kvv.selftest.table import FaultSpec, Gate
+from kvv.selftest.table import FaultSpec, StatisticalFault
 
 #: what a row names of the cases and rules that saw the fault
 _SHOWN = 3
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Objection:
     """One objection: a failed case or a finding. ``must`` false: should-level."""
 
     area: Area
@@ -51,11 +51,11 @@ class Gated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MatrixRow:
     fault: str
     state: State
     areas: tuple[Area, ...]
-    marks: Sequence[Mark] = ()
+    marks: Sequence[Objection] = ()
     seen_by: Sequence[str] = ()
     elsewhere: Sequence[str] = ()
     note: str = ""
@@ -84,7 +84,7 @@ class Clean:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
     clean: Sequence[Clean]
-    rows: Sequence[Row]
+    rows: Sequence[MatrixRow]
     not_showable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -92,17 +92,17 @@ class Matrix:
         return all(not one.problems for one in self.clean) and all(row.good for row in self.rows)
 
 
-def marks_of(observed: Observed, *, without: Observed | None = None) -> list[Mark]:
+def marks_of(observed: Observed, *, without: Observed | None = None) -> list[Objection]:
     """Failed cases and findings from should upwards; not those that the clean endpoint shows too."""
     known_cases = {case.id for case, verdict in _failed(without)} if without else set()
     known_rules = set(without.findings) if without else set()
     found = [
-        Mark(area=case.area, name=case.id, must=case.level is Level.MUST, case=True)
+        Objection(area=case.area, name=case.id, must=case.level is Level.MUST, case=True)
         for case, verdict in _failed(observed)
         if case.level is not Level.MAY and case.id not in known_cases
     ]
     found += [
-        Mark(area=area, name=rule, must=level is Level.MUST, case=False)
+        Objection(area=area, name=rule, must=level is Level.MUST, case=False)
         for rule, area, level in observed.findings
         if level is not Level.MAY and (rule, area, level) not in known_rules
     ]
@@ -116,8 +116,8 @@ def judge(
     observed: Observed,
     clean: Observed,
     *,
-    gate: Gate | None = None,
-) -> Row:
+    gate: StatisticalFault | None = None,
+) -> MatrixRow:
     """The fault's row: seen at the level that is possible, and what failed outside its areas."""
     marks = marks_of(observed, without=clean)
     gated = gate_of(gate, observed) if gate else None
@@ -133,7 +133,7 @@ def judge(
         if errors
         else _state(spec, seen=seen, accused=any(mark.must for mark in home), elsewhere=bool(strangers))
     )
-    return Row(
+    return MatrixRow(
         fault=fault,
         state=state,
         areas=areas,
@@ -155,7 +155,7 @@ def _state(spec: FaultSpec, *, seen: bool, accused: bool, elsewhere: bool) -> St
     return State.UNSEEN if not seen else State.ELSEWHERE if elsewhere else State.SEEN
 
 
-def gate_of(gate: Gate, observed: Observed) -> Gated:
+def gate_of(gate: StatisticalFault, observed: Observed) -> Gated:
     """How many samples showed the fault, and how surely that many do when it acts on a share ``p`` of the answers."""
     if gate.rule:
         hits = observed.repeated[gate.rule]
@@ -213,7 +213,7 @@ def _unpassed(observed: Observed) -> Iterator[tuple[Case, Verdict]]:
             yield case, verdict
 
 
-def _names(marks: Sequence[Mark]) -> list[str]:
+def _names(marks: Sequence[Objection]) -> list[str]:
     names = list(dict.fromkeys(mark.name for mark in marks))
     more = [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
     return [*names[:_SHOWN], *more]

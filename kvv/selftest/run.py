@@ -11,17 +11,17 @@ from functools import cache
 
 from kvv.mockserver.faults import FAULTS, NOT_SHOWABLE
 from kvv.mockserver.faults.selection import select
-from kvv.selftest.drive import WINDOW, Observed, Planned, Setting, every_case, observe
-from kvv.selftest.matrix import Clean, Matrix, Row, clean_row, judge
-from kvv.selftest.table import FaultSpec, Gate, SettingSpec, Table, Variation
+from kvv.selftest.drive import WINDOW, Observed, Planned, SelftestSetting, every_case, observe
+from kvv.selftest.matrix import Clean, Matrix, MatrixRow, clean_row, judge
+from kvv.selftest.table import FaultSpec, FaultTable, SettingSpec, StatisticalFault, Variation
 
 #: endpoints that are asked at the same time: while one waits out a hang, others work
 AT_ONCE = 5
 
-Told = Callable[[Clean | Row], None]
+Told = Callable[[Clean | MatrixRow], None]
 
 
-def run(table: Table, faults: Sequence[str] = (), told: Told | None = None) -> Matrix:
+def run(table: FaultTable, faults: Sequence[str] = (), told: Told | None = None) -> Matrix:
     """The matrix of these faults (with variations, as ``B19:stream``), or of all with the table's variations.
 
     Raises ValueError for a fault that the catalogue does not have.
@@ -37,7 +37,7 @@ def run(table: Table, faults: Sequence[str] = (), told: Told | None = None) -> M
 
 
 class _Runner:
-    def __init__(self, table: Table, *, whole: bool, told: Told) -> None:
+    def __init__(self, table: FaultTable, *, whole: bool, told: Told) -> None:
         self._table = table
         self._whole = whole
         self._told = told
@@ -72,12 +72,12 @@ class _Runner:
         self._told(row)
         return row
 
-    async def _row(self, entry: Variation) -> Row:
+    async def _row(self, entry: Variation) -> MatrixRow:
         row = await self._asked(entry, self._table.spec(entry.fault))
         self._told(row)
         return row
 
-    async def _asked(self, entry: Variation, spec: FaultSpec) -> Row:
+    async def _asked(self, entry: Variation, spec: FaultSpec) -> MatrixRow:
         setting, gate = _setting(self._table.settings[spec.setting]), self._gate(entry)
         cases = matching(setting, self._globs(entry))
         selected = entry.selected if ":" in entry.selected else spec.selected or entry.selected
@@ -93,31 +93,31 @@ class _Runner:
     def _globs(self, entry: Variation) -> Sequence[str]:
         return (*entry.cases, *self._table.cases(entry.fault))
 
-    def _gate(self, entry: Variation) -> Gate | None:
+    def _gate(self, entry: Variation) -> StatisticalFault | None:
         return entry.gate or (self._table.spec(entry.fault).gate if ":" not in entry.selected else None)
 
 
-def _setting(spec: SettingSpec) -> Setting:
+def _setting(spec: SettingSpec) -> SelftestSetting:
     claims = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in spec.claims.items())
-    return Setting(
+    return SelftestSetting(
         profile=spec.profile, surface=spec.surface, variant=spec.variant, claims=claims, tokenizer=spec.tokenizer
     )
 
 
-def matching(setting: Setting, globs: Sequence[str]) -> list[Planned]:
+def matching(setting: SelftestSetting, globs: Sequence[str]) -> list[Planned]:
     """The setting's cases that any glob matches, in plan order."""
     places = frozenset().union(*(_places(setting, glob) for glob in globs))
     return [planned for at, planned in enumerate(every_case(setting)) if at in places]
 
 
 @cache
-def _places(setting: Setting, glob: str) -> frozenset[int]:
+def _places(setting: SelftestSetting, glob: str) -> frozenset[int]:
     """Most globs are asked for every fault, and the cases are a thousand."""
     fits = re.compile(fnmatch.translate(glob)).match
     return frozenset(at for at, planned in enumerate(every_case(setting)) if fits(planned.case.id))
 
 
-def _sampled(setting: Setting, gates: Sequence[Gate]) -> list[Planned]:
+def _sampled(setting: SelftestSetting, gates: Sequence[StatisticalFault]) -> list[Planned]:
     """The cases of the gates, each as often as its gate wants: as samples from 1 on."""
     times: dict[str, tuple[Planned, int]] = {}
     for gate in gates:

@@ -38,7 +38,7 @@ class SettingSpec(_Table):
     stated: dict[str, str] = {}
 
 
-class Gate(_Table):
+class StatisticalFault(_Table):
     """A statistical fault: ``case`` is asked ``n`` times; at least ``at_least`` samples must not pass, or answers draw
     ``rule``.
 
@@ -73,7 +73,7 @@ class FaultSpec(_Table):
     dies: bool = False
     legal: str = ""
     gap: str = ""
-    gate: Gate | None = None
+    gate: StatisticalFault | None = None
     #: the endpoint's context window, where a fault is to be seen without prompts of a million tokens
     window: int | None = None
     #: milliseconds that the endpoint takes for each token, for faults of slow answers
@@ -90,14 +90,14 @@ class Variation(_Table):
 
     selected: str = Field(alias="as")
     cases: tuple[str, ...] = ()
-    gate: Gate | None = None
+    gate: StatisticalFault | None = None
 
     @property
     def fault(self) -> str:
         return self.selected.partition(":")[0]
 
 
-class Table(_Table):
+class FaultTable(_Table):
     settings: dict[str, SettingSpec]
     general: tuple[str, ...]
     group: dict[str, GroupSpec]
@@ -105,7 +105,7 @@ class Table(_Table):
     variation: tuple[Variation, ...] = ()
 
     @model_validator(mode="after")
-    def _fits_the_catalogue(self) -> Table:
+    def _fits_the_catalogue(self) -> FaultTable:
         unknown = [name for name in (*self.fault, *(entry.fault for entry in self.variation)) if name not in FAULTS]
         if unknown:
             raise ValueError(f"the catalogue has no fault {unknown[0]!r} to show")
@@ -131,14 +131,14 @@ class Table(_Table):
         return (*(self.spec(fault).cases or self.group[FAULTS[fault].group].cases), *self.general)
 
 
-def load_table() -> Table:
+def load_table() -> FaultTable:
     """The shipped table. Raises TableError."""
     return parse_table(tomllib.loads(files("kvv.selftest").joinpath("faults.toml").read_text("utf-8")))
 
 
-def parse_table(raw: Mapping[str, Any]) -> Table:
+def parse_table(raw: Mapping[str, Any]) -> FaultTable:
     try:
-        return Table.model_validate(raw)
+        return FaultTable.model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
         message = first["msg"].removeprefix("Value error, ")

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ChangePoint:
     """``index`` is the first value after the change. ``difference`` is the mean after less the mean before, over the
     neighbouring segments of ``n_before`` and ``n_after`` values, with Welch's 95 % interval (None where a side does not
     vary at all)."""
@@ -43,7 +43,7 @@ class Change:
         return self.after - self.before
 
 
-def change_points(values: Sequence[float], rng: np.random.Generator, *, alpha: float = ALPHA) -> list[Change]:
+def change_points(values: Sequence[float], rng: np.random.Generator, *, alpha: float = ALPHA) -> list[ChangePoint]:
     """In order of time; deterministic for a given ``rng`` state."""
     series = np.asarray(values, dtype=np.float64)
     found: list[tuple[int, float]] = []
@@ -88,12 +88,12 @@ def _cumulated(centred: Floats) -> Floats:
     return np.asarray(np.abs(np.cumsum(centred, axis=1))[:, LEAST - 1 : n - LEAST], dtype=np.float64)
 
 
-def _change(before: Floats, after: Floats, index: int, p: float) -> Change:
+def _change(before: Floats, after: Floats, index: int, p: float) -> ChangePoint:
     low = high = None
     if np.ptp(before) > 0 and np.ptp(after) > 0:
         interval = ttest_ind(after, before, equal_var=False).confidence_interval(0.95)
         low, high = float(interval.low), float(interval.high)
-    return Change(
+    return ChangePoint(
         index=index,
         p=p,
         before=float(before.mean()),

@@ -51,7 +51,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class QuestionSamples:
     vendor: Samples
     reference: Samples
 
@@ -60,7 +60,7 @@ class Question:
         return self.vendor.mean - self.reference.mean
 
 
-def loss_p(questions: Sequence[Question]) -> float:
+def loss_p(questions: Sequence[QuestionSamples]) -> float:
     """One-sided p-value of "nothing got worse". Exact but for scores between 0 and 1 with repeats, which get the normal
     approximation.
     """
@@ -76,7 +76,7 @@ def loss_p(questions: Sequence[Question]) -> float:
     return min(1.0, float(chances[: observed + 1].sum()))
 
 
-def _divided(question: Question, scale: int) -> tuple[Floats, int]:
+def _divided(question: QuestionSamples, scale: int) -> tuple[Floats, int]:
     """The chances of the vendor's sum under all divisions, from the least possible sum on, and how far above that it
     is.
     """
@@ -100,7 +100,7 @@ def _ends(chances: Floats, length: int) -> Floats:
     return found
 
 
-def _normal_p(questions: Sequence[Question]) -> float:
+def _normal_p(questions: Sequence[QuestionSamples]) -> float:
     gap = variance = 0.0
     for q in questions:
         n = q.vendor.n + q.reference.n
@@ -111,7 +111,7 @@ def _normal_p(questions: Sequence[Question]) -> float:
     return float(ndtr(gap / math.sqrt(variance))) if variance > 1e-12 else 1.0
 
 
-def rerun_difference(questions: Sequence[Question], confidence: float) -> Difference:
+def rerun_difference(questions: Sequence[QuestionSamples], confidence: float) -> Difference:
     """The mean difference with a two-sided interval for these same questions; at least one question or ValueError.
 
     Its standard error is that of the repeats where both sides repeat every question, else that between questions, which
@@ -152,7 +152,7 @@ def rerun_difference(questions: Sequence[Question], confidence: float) -> Differ
 # --- the loss that would have been seen ------------------------------------------------------------
 
 
-def visible_in(questions: Sequence[Question], *, alpha: float, power: float) -> float:
+def visible_in(questions: Sequence[QuestionSamples], *, alpha: float, power: float) -> float:
     """The loss that ``loss_p`` shows at ``alpha`` with this power, by the scatter that these questions would have
     without a loss.
 

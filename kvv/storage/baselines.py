@@ -1,6 +1,6 @@
 """Accepted baselines: one small JSON file each in a folder, made by `kvv baseline accept` and by nothing else.
 
-A file holds a run's ``Side`` (settings, per-case values, no answers), so that it outlives the run's folder and can be
+A file holds a run's ``RunSummary`` (settings, per-case values, no answers), so that it outlives the run's folder and can be
 committed:
 
     {"kvv_baseline": 1, "accepted": "2026-03-01T12:00:00Z", "note": "...", "side": {...}}
@@ -18,21 +18,21 @@ from pydantic import TypeAdapter, ValidationError
 from kvv.planning.config import ConfigError
 from kvv.rendering.escape import plain
 from kvv.storage.run_folder import slug, vendor_stored
-from kvv.storage.run_summary import Side
+from kvv.storage.run_summary import RunSummary
 
 FORMAT = 1
 FOLDER = "baselines"
 #: a file beyond this is no baseline
 SIZE_LIMIT = 256 << 20
 
-_SIDE = TypeAdapter(Side)
+_SIDE = TypeAdapter(RunSummary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
     """``accepted`` is an ISO 8601 UTC time; "" for a run that was named by hand."""
 
-    side: Side
+    side: RunSummary
     accepted: str = ""
     note: str = ""
 

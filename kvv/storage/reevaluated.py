@@ -15,7 +15,7 @@ from kvv.storage.store import Store
 from kvv.storage.view import RunView
 
 
-class RegatedStore(Store):
+class ReevaluatedStore(Store):
     """A read-only store whose meta names another policy and other references; ``server_counts`` are gone, so that the
     references decide.
     """
@@ -24,7 +24,7 @@ class RegatedStore(Store):
     _references: Mapping[str, Sequence[ReferenceRun]] = {}
 
     @classmethod
-    def of(cls, path: Path, policy: Policy, references: Mapping[str, Sequence[ReferenceRun]]) -> RegatedStore:
+    def of(cls, path: Path, policy: Policy, references: Mapping[str, Sequence[ReferenceRun]]) -> ReevaluatedStore:
         store = cls.open(path, read_only=True)
         store._policy, store._references = policy, references
         return store
@@ -51,9 +51,9 @@ class RegatedStore(Store):
         return {**meta, **policy, "suites": suites, "server_counts": None, "beside": None}
 
 
-def regated_view(path: Path, policy: Policy, references: Mapping[str, Sequence[ReferenceRun]]) -> RunView:
+def reevaluate(path: Path, policy: Policy, references: Mapping[str, Sequence[ReferenceRun]]) -> RunView:
     """``references`` is by suite; a suite without one keeps none of its own."""
-    store = RegatedStore.of(path, policy, references)
+    store = ReevaluatedStore.of(path, policy, references)
     try:
         return build_view(store)
     finally:

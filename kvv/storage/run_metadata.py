@@ -15,10 +15,10 @@ from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, Validatio
 from kvv.cases.suite import Context, ReferenceRun, Settings, Suite, SuiteKind, load_suite
 from kvv.core import Dataset, Surface
 from kvv.decision import SuiteRun
-from kvv.decision.interleaved_reference import Beside
+from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.planning.plan import PlannedSuite
 from kvv.planning.published_means import published_means
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.profiles.policy import Policy
 from kvv.profiles.profile import Profile, load_profile, shipped_profiles
 from kvv.protocol.redaction.redactor import redact_url
@@ -32,7 +32,7 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def run_meta(job: Job, run_id: str, version: str) -> dict[str, Any]:
+def run_meta(job: RunPlan, run_id: str, version: str) -> dict[str, Any]:
     """The meta record a run begins with."""
     config = job.config
     return {
@@ -127,7 +127,7 @@ class _RunRecord(BaseModel):
     skipped: list[_SkippedRecord]
     stop: dict[str, str] | None = None
     server_counts: dict[str, Any] | None = None
-    beside: Beside | None = None
+    beside: InterleavedReference | None = None
 
 
 def check_meta(store: Store) -> dict[str, Any]:

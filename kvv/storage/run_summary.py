@@ -66,7 +66,7 @@ class RuleResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SummaryRow:
     """A report row of the suite, as the run's own report has it; ``kvv`` is the value under the public verifier's
     failure rule.
     """
@@ -97,13 +97,13 @@ class SuiteResult:
     fixture: bool = False
     ended_early: bool = False
     failures: str = ""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SummaryRow, ...] = ()
     cases: Mapping[str, CaseResult] = field(default_factory=dict)
     #: the public set, of a suite that has several: a size of BEAM, a config of MMMU Pro, DeepSWE
     edition: str = ""
 
     @property
-    def primary(self) -> Row | None:
+    def primary(self) -> SummaryRow | None:
         return next((row for row in self.rows if row.primary), None)
 
 
@@ -133,7 +133,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class RunSummary:
     """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there
     are.
 
@@ -162,7 +162,7 @@ class Side:
     gates: tuple[Gate, ...] = ()
     results_sha256: str = ""
 
-    def same_run(self, other: Side) -> bool:
+    def same_run(self, other: RunSummary) -> bool:
         """Whether both are of one run, by its id or by its results: a copy, an accepted baseline, a recording that was
         imported again.
         """

@@ -1,4 +1,4 @@
-"""From a finished run's store to a ``Side``, and to the text of one of its answers."""
+"""From a finished run's store to a ``RunSummary``, and to the text of one of its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kvv.planning.config import ConfigError
 from kvv.planning.interim_plan import stopped_suites
 from kvv.storage.run_folder import STORE, find_run, vendor_stored
 from kvv.storage.run_metadata import check_meta, recorded_suites
-from kvv.storage.run_summary import CaseResult, Row, RuleResult, SampleResult, Service, Side, SuiteResult
+from kvv.storage.run_summary import CaseResult, RuleResult, RunSummary, SampleResult, Service, SuiteResult, SummaryRow
 from kvv.storage.service import mean, median, share
 from kvv.storage.snapshot import PlannedVerdicts, build_view, crash_rate, raw_answer, telling_exchange
 from kvv.storage.store import Store, StoredExchange, StoreError, TimingSample
@@ -30,7 +30,9 @@ MESSAGE = 300
 
 
 @contextmanager
-def finished(name: str, out: str | None, option: str = "RUN", *, whole: bool = True) -> Iterator[tuple[Store, Path]]:
+def open_finished(
+    name: str, out: str | None, option: str = "RUN", *, whole: bool = True
+) -> Iterator[tuple[Store, Path]]:
     """The store of a run that has ended and, unless ``whole`` is False, is no shard; ConfigError in one line for
     anything else.
     """
@@ -54,7 +56,7 @@ def finished(name: str, out: str | None, option: str = "RUN", *, whole: bool = T
         store.close()
 
 
-def side_of(store: Store, view: RunView | None = None) -> Side:
+def side_of(store: Store, view: RunView | None = None) -> RunSummary:
     """Everything a comparison needs of one run; ``view`` where the caller has built it already."""
     view = view or build_view(store)
     meta = store.meta()
@@ -80,7 +82,7 @@ def side_of(store: Store, view: RunView | None = None) -> Side:
             cases=_cases(pairs, recorded.context.references, breaking),
             edition=_edition(view, suite.id),
         )
-    return Side(
+    return RunSummary(
         run_id=view.run.run_id,
         date=view.run.finished,
         vendor=vendor_stored(view.endpoint.vendor, view.endpoint.base_url),
@@ -156,9 +158,9 @@ def _edition(view: RunView, suite: str) -> str:
     return str(said.get(declared(suite).edition) or "")
 
 
-def _rows(view: RunView, suite: str) -> tuple[Row, ...]:
+def _rows(view: RunView, suite: str) -> tuple[SummaryRow, ...]:
     return tuple(
-        Row(
+        SummaryRow(
             metric=stat.metric,
             primary=stat.primary,
             value=stat.estimate,

@@ -17,27 +17,37 @@ from kvv.cases.contract.crashes import CrashRate
 from kvv.cases.suite import SuiteKind, load_suite
 from kvv.core import Area, Case, FaultKind, FindingKind, Level, Outcome, ReferenceValue, Role, Stat, Verdict
 from kvv.decision import (
-    Answer,
     Collector,
+    CountedFindings,
     Decision,
-    Evidence,
+    DecisionEvidence,
     FindingExample,
-    FindingGroup,
     LatencyTally,
     Lost,
+    TimedAnswer,
     decide,
     exit_code,
     upstreams,
 )
 from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
-from kvv.decision.interleaved_reference import Beside
+from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.decision.upstreams import AnsweredBy
-from kvv.planning.interim_plan import recorded_looks, stopped_suites
-from kvv.protocol.classify import Standing, is_probe
+from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
+from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.curl import curl_line
 from kvv.storage.run_metadata import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
-from kvv.storage.view import CheckRow, Endpoint, PolicyRef, RunEvent, RunFacts, RunView, Traffic, Unlisted, timing_of
+from kvv.storage.view import (
+    CheckRow,
+    EndpointView,
+    PolicyRef,
+    RunEvent,
+    RunFacts,
+    RunView,
+    TrafficView,
+    Unlisted,
+    timing_of,
+)
 
 #: how many failed samples are shown with request and answer, over all suites
 SHOWN_WITH_BYTES = 60
@@ -155,11 +165,11 @@ def build_view(store: Store) -> RunView:
             preset=meta["preset"],
             tier=meta["tier"],
         ),
-        endpoint=Endpoint(
+        endpoint=EndpointView(
             base_url=meta["base_url"],
             model=meta["model"],
             vendor=meta["vendor"],
-            upstreams=upstreams.named(answered_by),
+            upstreams=upstreams.count_providers(answered_by),
             fingerprints=upstreams.fingerprints(answered_by),
         ),
         profile=meta["profile"],
@@ -195,11 +205,11 @@ def _evidence(
     every: Sequence[RecordedSuite],
     stats: Sequence[Stat],
     answered_by: Sequence[AnsweredBy],
-) -> Evidence:
+) -> DecisionEvidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
-    beside = Beside.of(meta)
-    return Evidence(
+    beside = InterleavedReference.of(meta)
+    return DecisionEvidence(
         stats=stats,
         findings=[
             *(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)),
@@ -217,14 +227,14 @@ def _evidence(
         },
         mixed={**beside.mixed(), **mixed_suites(answered_by, meta)},
         part=_part(meta.get("shard")),
-        looks=recorded_looks(meta),
+        looks=read_interim_analyses(meta),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
 
 
 def mixed_suites(answered_by: Sequence[AnsweredBy], meta: Mapping[str, Any]) -> dict[str, str]:
     """Benchmarks of the run that more than one upstream answered, and who."""
-    found = upstreams.mixed(
+    found = upstreams.find_mixed(
         answered_by, [entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK]
     )
     return {suite: f"{words}; pin one with --provider" for suite, words in found.items()}
@@ -234,9 +244,9 @@ def _part(shard: Mapping[str, Any] | None) -> str:
     return f"shard {shard['index']} of {shard['of']} alone (kvv merge joins them)" if shard else ""
 
 
-def _findings(store: Store) -> Iterator[FindingGroup]:
+def _findings(store: Store) -> Iterator[CountedFindings]:
     for group in store.finding_groups():
-        yield FindingGroup(
+        yield CountedFindings(
             rule=group.rule,
             area=group.area,
             level=group.level,
@@ -252,18 +262,18 @@ def _findings(store: Store) -> Iterator[FindingGroup]:
         )
 
 
-def _recorded_only(group: FindingGroup) -> FindingGroup:
+def _recorded_only(group: CountedFindings) -> CountedFindings:
     """A recording passed through somebody's client: what is odd about it is shown, and is no verdict on the endpoint's
     bytes.
     """
     return replace(group, level=Level.SHOULD) if group.level is Level.MUST else group
 
 
-def _died(store: Store) -> Iterator[FindingGroup]:
+def _died(store: Store) -> Iterator[CountedFindings]:
     """The endpoint stopped answering after a request: shown, and never a verdict by itself."""
     for event in store.events():
         if event.kind == "endpoint-died":
-            yield FindingGroup(
+            yield CountedFindings(
                 rule="availability/endpoint-died",
                 area=Area.AVAILABILITY,
                 level=Level.SHOULD,
@@ -277,10 +287,10 @@ def _died(store: Store) -> Iterator[FindingGroup]:
             )
 
 
-def _gateway(store: Store) -> Iterator[FindingGroup]:
+def _gateway(store: Store) -> Iterator[CountedFindings]:
     """Answers that were all cut at the same age: shown, and never a verdict by itself."""
     for found in suspected_timeouts(store.endings()):
-        yield FindingGroup(
+        yield CountedFindings(
             rule=f"availability/{SUSPECTED}",
             area=Area.AVAILABILITY,
             level=Level.SHOULD,
@@ -293,12 +303,12 @@ def _gateway(store: Store) -> Iterator[FindingGroup]:
         )
 
 
-def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> Iterator[Answer]:
+def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> Iterator[TimedAnswer]:
     """The answers, each counted on its way: they are read from the store once. A service is measured by first attempts,
     and never by the cases that ``invited`` a refusal."""
     agentic = _agentic(store)
     for sample in store.timing_samples():
-        answer = Answer(
+        answer = TimedAnswer(
             prompt_tokens=sample.prompt_tokens or 0,
             workload=_workload(sample.case, agentic),
             ttft_ms=sample.first_token_ms if sample.stream else None,
@@ -320,7 +330,7 @@ def _lose(store: Store, latency: LatencyTally, invited: Collection[str]) -> None
                     prompt_tokens=lost.prompt_tokens,
                     workload=_workload(lost.case, agentic),
                     streamed=lost.stream,
-                    unexplained=lost.standing is Standing.CONFIGURATION or lost.fault in UNEXPLAINED,
+                    unexplained=lost.standing is Classification.CONFIGURATION or lost.fault in UNEXPLAINED,
                 )
             )
 
@@ -333,9 +343,9 @@ def _workload(case: str, agentic: Collection[str]) -> str:
     return "agentic" if case.split("/", 1)[0] in agentic else "chat"
 
 
-def _traffic(store: Store) -> Traffic:
+def _traffic(store: Store) -> TrafficView:
     traffic = store.traffic()
-    return Traffic(
+    return TrafficView(
         requests=traffic["requests"],
         attempts=traffic["attempts"],
         retried=traffic["retried"],

@@ -29,7 +29,7 @@ from kvv.cases.suite import SuiteKind
 from kvv.core import Case, Gate, Level, Outcome, Stat, Verdict
 from kvv.decision.decide import Decision
 from kvv.decision.inputs import SuiteRun
-from kvv.decision.service_levels import SERVICE, Answer
+from kvv.decision.service_levels import SERVICE, TimedAnswer
 from kvv.profiles.policy import Policy
 
 #: lower ends of the prompt-length tiers, in tokens
@@ -52,7 +52,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class EndpointView:
     """``base_url`` without userinfo and query; ``upstreams``: who answered -> how many exchanges; ``fingerprints``
     likewise.
     """
@@ -122,7 +122,7 @@ class CheckRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class TrafficView:
     """Counts over the run. ``first_try_success``: share of requests whose first attempt was answered; ``cost`` in US
     dollars.
     """
@@ -192,14 +192,14 @@ class RunView:
     """``trouble`` is one sentence on what is wrong with the endpoint or the account, "" where nothing is."""
 
     run: RunFacts
-    endpoint: Endpoint
+    endpoint: EndpointView
     profile: str
     surface: str
     policy: PolicyRef
     suites: tuple[SuiteRun, ...]
     decision: Decision
     checks: tuple[CheckRow, ...] = ()
-    traffic: Traffic = Traffic()
+    traffic: TrafficView = TrafficView()
     timing: TimingView = TimingView()
     trouble: str = ""
     events: tuple[RunEvent, ...] = ()
@@ -246,7 +246,7 @@ def quantiles(values: Sequence[float]) -> Quantiles | None:
     return Quantiles(n=len(values), p50=p50, p90=p90, p99=p99)
 
 
-def timing_of(answers: Iterable[Answer]) -> TimingView:
+def timing_of(answers: Iterable[TimedAnswer]) -> TimingView:
     """One pass over the answered exchanges; eight bytes a value."""
     ttft, itl, tps, e2e = (array("d") for _ in range(4))
     tiers = [array("d") for _ in PROMPT_TIERS]

@@ -29,7 +29,7 @@ from yarl import URL
 
 from kvv.core import Credential, Fault, FaultKind, Identity, Observation, Request, Role, Timeouts
 from kvv.protocol.encode import EncodedBody
-from kvv.protocol.reader import Limits, Reader, Received
+from kvv.protocol.reader import ExchangeReader, ReadLimits, Received
 from kvv.protocol.redaction.redactor import Detector, Redactor
 from kvv.protocol.redaction.split_secrets import without_pieces
 from kvv.protocol.rules import Rules
@@ -71,7 +71,7 @@ class Transport:
         endpoints: Mapping[Role, Endpoint],
         *,
         redactor: Redactor,
-        limits: Limits,
+        limits: ReadLimits,
         connect_timeout: float | None = None,
         first_byte_timeout: float | None = None,
         idle_timeout: float | None = None,
@@ -111,7 +111,7 @@ class Transport:
         ``deadline``: seconds from now to the end of the whole run.
         """
         channel = self._channels[request.role]
-        reader = Reader(
+        reader = ExchangeReader(
             identity=identity,
             attempt=attempt,
             request=request,
@@ -277,7 +277,7 @@ class _Call:
 
     __slots__ = ("_reader", "answered", "close_delimited", "content", "detector", "origin", "reused", "socket")
 
-    def __init__(self, reader: Reader, detector: Detector) -> None:
+    def __init__(self, reader: ExchangeReader, detector: Detector) -> None:
         self._reader = reader
         self.detector = detector
         self.origin = time.perf_counter()

@@ -21,7 +21,7 @@ Estimator = Callable[[int, int, int], float]
 
 
 @dataclass(slots=True)
-class Problem:
+class ProblemTally:
     """Counts over the samples of one problem; ``n`` are concluded."""
 
     n: int = 0
@@ -64,14 +64,14 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     """Four rows in one pass over the verdicts, the first primary."""
     average = MeanTally(suite, Metric(metric="avg@k", key="correct", primary=True))
     strict = MeanTally(suite, Metric(metric="strict_avg@k", key="strict"))
-    problems: dict[str, Problem] = {}
+    problems: dict[str, ProblemTally] = {}
     scorers: set[str] = set()
     for case, verdict in verdicts:
         average.add(case, verdict)
         strict.add(case, verdict)
         if verdict.outcome is Outcome.SKIP:
             continue
-        problems.setdefault(case.id, Problem()).add(verdict)
+        problems.setdefault(case.id, ProblemTally()).add(verdict)
         if verdict.outcome in (Outcome.PASS, Outcome.FAIL) and verdict.values:
             scorers.add(verdict.scorer)
     facts = comparability(version, sorted(scorers), context)
@@ -86,7 +86,7 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     ]
 
 
-def _breakdown(problems: Mapping[str, Problem], context: Context) -> dict[str, Any]:
+def _breakdown(problems: Mapping[str, ProblemTally], context: Context) -> dict[str, Any]:
     return {
         "k": context.settings.samples,
         "truncated": sum(problem.truncated for problem in problems.values()),
@@ -98,7 +98,7 @@ def _breakdown(problems: Mapping[str, Problem], context: Context) -> dict[str, A
 
 
 def _pass_row(
-    suite: str, metric: str, estimator: Estimator, problems: Mapping[str, Problem], facts: Mapping[str, Any]
+    suite: str, metric: str, estimator: Estimator, problems: Mapping[str, ProblemTally], facts: Mapping[str, Any]
 ) -> Stat:
     """One row whose unit is the problem. A problem with fewer than k concluded samples is inconclusive; the bounds
     count every inconclusive sample as wrong and as right."""
@@ -123,7 +123,7 @@ def _pass_row(
     )
 
 
-def _by_k(estimator: Estimator, problems: list[Problem]) -> dict[str, float]:
+def _by_k(estimator: Estimator, problems: list[ProblemTally]) -> dict[str, float]:
     """For every k that all problems' concluded samples allow."""
     least = min((problem.n for problem in problems), default=0)
     return {str(k): fmean(estimator(p.n, p.correct, k) for p in problems) for k in KS if k <= least}

@@ -23,7 +23,7 @@ MESSAGE_OVERHEAD = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class ConversationHistory:
     """``tokens`` is of the contents alone, an estimate unless ``counted``; ``most_tokens`` is what they may be at most,
     template included.
     """
@@ -43,7 +43,7 @@ def history_of(
     budget: int,
     overheads: Tokens,
     thinking: bool,
-) -> History:
+) -> ConversationHistory:
     """Cut (only with a tokeniser) and serialise. Called once a conversation: at a million tokens it takes seconds."""
     sizes = [len(message["content"].encode("utf-8", "surrogatepass")) for message in messages]
     first, counts = 0, None
@@ -56,8 +56,8 @@ def history_of(
     template = sum(_overhead(message["role"], overheads, thinking) for message in kept)
     size = sum(sizes[first:])
     tokens = int(size / BYTES_PER_TOKEN) if counts is None else sum(counts[first:])
-    return History(
-        fragment=Fragment.of(serialised(kept), splice=True),
+    return ConversationHistory(
+        fragment=Fragment.of(serialise_messages(kept), splice=True),
         tokens=tokens,
         counted=counts is not None,
         most_tokens=(int(size / LEAST_BYTES_PER_TOKEN) if counts is None else tokens) + template,
@@ -84,7 +84,7 @@ def first_kept(counts: Sequence[int], roles: Sequence[str], budget: int) -> int:
     return first
 
 
-def serialised(messages: Sequence[Mapping[str, str]]) -> bytes:
+def serialise_messages(messages: Sequence[Mapping[str, str]]) -> bytes:
     """The messages as comma-joined JSON objects."""
     return b",".join(encode({"role": message["role"], "content": message["content"]}).parts[0] for message in messages)
 

@@ -28,7 +28,7 @@ RULES: Mapping[str, str] = {
 
 
 @dataclass(slots=True)
-class Tally:
+class RubricTally:
     """What the rows say beside their means."""
 
     orderings: list[Mapping[str, Any]] = field(default_factory=list)
@@ -108,7 +108,7 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
         for name in Scores.NAMES
     }
     groups = {name: GroupTally() for name in Scores.NAMES}
-    tally = Tally()
+    tally = RubricTally()
     missing: set[str] = set()
     for case, verdict in verdicts:
         if verdict.outcome is not Outcome.SKIP:
@@ -125,7 +125,7 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     return [_row(means[name], groups[name], name, tally, facts) for name in Scores.NAMES if name not in missing]
 
 
-def _row(mean: MeanTally, group: GroupTally, name: str, tally: Tally, facts: Mapping[str, Any]) -> Stat:
+def _row(mean: MeanTally, group: GroupTally, name: str, tally: RubricTally, facts: Mapping[str, Any]) -> Stat:
     abilities = group.table()
     known = [row["value"] for row in abilities.values() if row["value"] is not None]
     breakdown = {
@@ -138,7 +138,7 @@ def _row(mean: MeanTally, group: GroupTally, name: str, tally: Tally, facts: Map
     return stat if name == "kvv_score" else replace(stat, kvv_value=None)
 
 
-def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
+def comparability(version: str, tally: RubricTally, context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
     dataset = context.dataset
     cut = (

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kvv.cases.answers import KeyEntry
-from kvv.cases.confirm_refusal import confirmed, is_refused, once_more
+from kvv.cases.confirm_refusal import is_refused, judge_repeated, once_more
 from kvv.cases.suite import Column, Context, Judge, Suite, SuiteKind
 from kvv.core import (
     Answered,
@@ -34,9 +34,9 @@ from kvv.core import (
     Verdict,
 )
 from kvv.profiles.profile import Sampling
-from kvv.protocol.classify import Standing, assess, unanswered
+from kvv.protocol.classify import Classification, assess, judge_unanswered
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
-from kvv.suites.beam.history import History as Conversation
+from kvv.suites.beam.history import ConversationHistory as Conversation
 from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement, Trouble
 from kvv.suites.beam.scoring import ORDERING, Scores, judge_prompts, score
 
@@ -98,8 +98,8 @@ class BeamSuite(Suite):
             if len(history) == 1:
                 return once_more(_target(inputs))
             again, control = _replies(history[1])
-            return Done(verdict=_in_its_room(case, confirmed(case, answered, again, control)))
-        missing = unanswered(case, answered)
+            return Done(verdict=_in_its_room(case, judge_repeated(case, answered, again, control)))
+        missing = judge_unanswered(case, answered)
         if missing is not None:
             return Done(verdict=_in_its_room(case, missing))
         answer = answered.observation.answer
@@ -231,7 +231,7 @@ def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verd
     inputs, observation = case.inputs, answered.observation
     for number, reply in enumerate(judged, 1):
         found = assess(reply.exchange, reply.observation)
-        if found.standing is not Standing.ANSWERED:
+        if found.standing is not Classification.ANSWERED:
             detail = f"judgement {number} of {len(judged)}: {found.reason} {found.detail}"
             return _unjudged(case, answered, reply, "judge-failed", detail, len(judged))
         if _cut(reply):
@@ -257,7 +257,7 @@ def _agreed(case: Case, answered: Answered, verdict: Verdict, judged: Sequence[A
     second: dict[str, Any] = {}
     try:
         if all(
-            assess(reply.exchange, reply.observation).standing is Standing.ANSWERED and not _cut(reply)
+            assess(reply.exchange, reply.observation).standing is Classification.ANSWERED and not _cut(reply)
             for reply in judged
         ):
             replies = [reply.observation.answer for reply in judged]

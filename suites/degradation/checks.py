@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kvv.cases.checks import Check, Look, Problem
-from kvv.cases.checks.base import cut, inconclusive, named, quoted
+from kvv.cases.checks import Check, CheckInput, CheckProblem
+from kvv.cases.checks.base import cut, inconclusive, index_by_name, quote
 from kvv.cases.checks.schema import read_json
 from kvv.cases.contract.build import Answers, Builder
 from kvv.core import Answered
@@ -25,15 +25,15 @@ SHORT = 12
 LETTERS, FOREIGN = 0.6, 0.05
 
 
-def no_junk(look: Look, wanted: Any) -> Problem | None:
+def no_junk(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """English prose without runs of one sign, loops, control characters, a flood of signs, or words of another
     script.
     """
     text = look.observation.answer
     if not text.strip():
-        return cut(look) or Problem(reason="no-content", detail="no content where prose was asked for")
+        return cut(look) or CheckProblem(reason="no-content", detail="no content where prose was asked for")
     found = junk(text)
-    return None if found is None else Problem(reason="junk", detail=f"{found}: {quoted(text)}")
+    return None if found is None else CheckProblem(reason="junk", detail=f"{found}: {quote(text)}")
 
 
 def junk(text: str) -> str | None:
@@ -57,37 +57,37 @@ def junk(text: str) -> str | None:
     return None
 
 
-def each_value(look: Look, wanted: Any) -> Problem | None:
+def each_value(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ name = value }``: the content of each answer is its own JSON value; one that is another's was mixed up."""
     for name, value in wanted.items():
         try:
             found = read_json(look.siblings[name].observation.answer)
         except ValueError as error:
-            return _cut(look.siblings[name]) or Problem(reason="content-not-json", detail=f"{name}: {error}")
+            return _cut(look.siblings[name]) or CheckProblem(reason="content-not-json", detail=f"{name}: {error}")
         if found != value:
             other = next((one for one, theirs in wanted.items() if theirs == found), None)
             reason = "answers-mixed-up" if other else "wrong-value"
-            return Problem(
-                reason=reason, detail=f"{name} has {quoted(str(found))}" + (f", the answer to {other}" if other else "")
+            return CheckProblem(
+                reason=reason, detail=f"{name} has {quote(str(found))}" + (f", the answer to {other}" if other else "")
             )
     return None
 
 
-def each_says(look: Look, wanted: Any) -> Problem | None:
+def each_says(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ name = text }``: the content of each answer holds its own text, and no other's."""
     for name, text in wanted.items():
         answer = look.siblings[name].observation.answer.casefold()
         if str(text).casefold() not in answer:
-            return _cut(look.siblings[name]) or Problem(
-                reason="wrong-answer", detail=f"{name}: {quoted(answer)}, want {text}"
+            return _cut(look.siblings[name]) or CheckProblem(
+                reason="wrong-answer", detail=f"{name}: {quote(answer)}, want {text}"
             )
         stranger = next((other for other in wanted.values() if other != text and str(other).casefold() in answer), None)
         if stranger is not None:
-            return Problem(reason="answers-mixed-up", detail=f"{name}: {quoted(answer)} holds {stranger}")
+            return CheckProblem(reason="answers-mixed-up", detail=f"{name}: {quote(answer)} holds {stranger}")
     return None
 
 
-def _cut(answered: Answered) -> Problem | None:
+def _cut(answered: Answered) -> CheckProblem | None:
     return (
         inconclusive("cut-by-length", "an answer was cut by length")
         if answered.observation.finish_reason == "length"
@@ -112,6 +112,6 @@ def _sentence(at: int, topic: str) -> str:
     )
 
 
-CHECKS: Mapping[str, Check] = named([no_junk, counts_up])
-COMPARISONS: Mapping[str, Check] = named([each_value, each_says])
+CHECKS: Mapping[str, Check] = index_by_name([no_junk, counts_up])
+COMPARISONS: Mapping[str, Check] = index_by_name([each_value, each_says])
 BUILDERS: Mapping[str, Builder] = {"sentences": sentences}

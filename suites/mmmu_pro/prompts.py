@@ -40,7 +40,7 @@ _TOKEN = re.compile(r"<image\s+([0-9]{1,2})>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class PromptVariant:
     config: str = "standard10"
     prompt: str = "kvv"
     direct: bool = False
@@ -61,11 +61,11 @@ class Variant:
         )
 
 
-def parse_variant(text: str) -> Variant:
+def parse_variant(text: str) -> PromptVariant:
     """ValueError for a part that is not known, or two of one kind."""
     parts = [part for part in re.split(r"[/+]", text.strip().lower()) if part]
     if parts == [RECORDED]:
-        return Variant(prompt=RECORDED)
+        return PromptVariant(prompt=RECORDED)
     parts = ["standard10" if part == "standard" else part for part in parts]
     unknown = [part for part in parts if part not in (*CONFIGS, *PROMPTS, "direct", "cot")]
     if unknown:
@@ -75,13 +75,15 @@ def parse_variant(text: str) -> Variant:
     configs, prompts = [part for part in parts if part in CONFIGS], [part for part in parts if part in PROMPTS]
     if len(set(configs)) > 1 or len(set(prompts)) > 1 or {"direct", "cot"} <= set(parts):
         raise ValueError(f"mmmu_pro: {text!r:.60} names two of one kind")
-    found = Variant(config=(configs or ["standard10"])[0], prompt=(prompts or ["kvv"])[0], direct="direct" in parts)
+    found = PromptVariant(
+        config=(configs or ["standard10"])[0], prompt=(prompts or ["kvv"])[0], direct="direct" in parts
+    )
     if found.direct and found.prompt == "kvv":
         raise ValueError("mmmu_pro: KVV has no direct prompt; say official/direct")
     return found
 
 
-def instruction(variant: Variant) -> str:
+def instruction(variant: PromptVariant) -> str:
     if variant.config == "vision":
         return DIRECT_VISION if variant.direct else OFFICIAL_VISION
     if variant.prompt == "kvv":
@@ -95,7 +97,7 @@ def question_text(row: Mapping[str, Any], options: Sequence[str]) -> str:
     return "\n".join([str(row.get("question") or ""), *lines])
 
 
-def content(row: Mapping[str, Any], options: Sequence[str], variant: Variant) -> list[dict[str, Any]]:
+def content(row: Mapping[str, Any], options: Sequence[str], variant: PromptVariant) -> list[dict[str, Any]]:
     """The user message's parts; pictures stand as ``Picture`` in ``image_url.url``."""
     if variant.config == "vision":
         told = {"type": "text", "text": instruction(variant)}

@@ -25,7 +25,7 @@ from kvv.protocol.visible_text import visible
 from kvv.suites.mmmu_pro import rows
 from kvv.suites.mmmu_pro.parsing import letters, parse
 from kvv.suites.mmmu_pro.prompts import (
-    Variant,
+    PromptVariant,
     as_they_appear,
     content,
     in_columns,
@@ -42,7 +42,7 @@ MAX_OPTIONS = 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class MmmuQuestion:
     case: str
     row: Mapping[str, Any]
     options: tuple[str, ...]
@@ -82,7 +82,7 @@ class MmmuProSuite(SingleTurn):
         form = PictureForm.KVV_JPEG if context.preset == "kvv" else PictureForm.AS_IS
         return [self._case(question, variant, form, context) for question in questions(context.dataset, variant)]
 
-    def _case(self, question: Question, variant: Variant, form: PictureForm, context: Context) -> Case:
+    def _case(self, question: MmmuQuestion, variant: PromptVariant, form: PictureForm, context: Context) -> Case:
         parts = content(_in_form(question.row, form), question.options, variant)
         shown = [part["image_url"]["url"] for part in parts if "image_url" in part]
         text = sum(len(part.get("text", "")) for part in parts)
@@ -137,7 +137,7 @@ class MmmuProSuite(SingleTurn):
         encodings.
         """
         config = "vision" if any("image" in row for row in dataset.rows[:1]) else "standard10"
-        variant = Variant(config=config)
+        variant = PromptVariant(config=config)
         forms = tuple(PictureForm) if dataset.fixture else (PictureForm.AS_IS,)
         return [
             entry
@@ -155,7 +155,7 @@ def guess(seed: list[int], sample: int, n: int) -> int:
     return int(np.random.default_rng([*seed, sample]).integers(n))
 
 
-def questions(dataset: Dataset, variant: Variant) -> Iterator[Question]:
+def questions(dataset: Dataset, variant: PromptVariant) -> Iterator[MmmuQuestion]:
     """The rows with their case ids. The configs shuffle their options differently, so that only the default one's ids
     are bare.
     """
@@ -165,7 +165,7 @@ def questions(dataset: Dataset, variant: Variant) -> Iterator[Question]:
             options = read_options(row["options"])
         except ValueError as error:
             raise ValueError(f"{dataset.origin}: row {number}: column 'options': {error}") from error
-        yield Question(
+        yield MmmuQuestion(
             case=f"{prefix}/{quote(str(row['id']), safe='')}",
             row=row,
             options=options,
@@ -192,7 +192,7 @@ def _in_form(row: Mapping[str, Any], form: PictureForm) -> dict[str, Any]:
     return {column: replace(value, form=form) if isinstance(value, Picture) else value for column, value in row.items()}
 
 
-def _entries(question: Question, variant: Variant, form: PictureForm) -> Iterator[KeyEntry]:
+def _entries(question: MmmuQuestion, variant: PromptVariant, form: PictureForm) -> Iterator[KeyEntry]:
     choices = letters(len(question.options))
     if question.answer not in choices or len(choices) == 1:
         return  # nothing is right, or nothing wrong: neither can be played

@@ -18,7 +18,7 @@ def is_formula(dataset: str, question_type: str) -> bool:
     return dataset.strip().lower() == FORMULA_DATASET or question_type == FORMULA_TYPE
 
 
-def normalised(text: str, *, formula: bool) -> str:
+def normalise(text: str, *, formula: bool) -> str:
     """What is compared: formulas without any space and with their case, other texts in lower case on one line."""
     if formula:
         return text.strip().replace("\n", " ").replace(" ", "")
@@ -29,9 +29,9 @@ def matching(prediction: str, answers: Sequence[str], *, formula: bool) -> str |
     """The first gold alternative that stands in the prediction, None for a miss. An alternative without any character
     never counts.
     """
-    text = normalised(prediction, formula=formula)
+    text = normalise(prediction, formula=formula)
     for answer in answers:
-        wanted = normalised(answer, formula=formula)
+        wanted = normalise(answer, formula=formula)
         if wanted and wanted in text:
             return answer
     return None

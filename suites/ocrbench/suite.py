@@ -20,7 +20,7 @@ from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Sta
 from kvv.profiles.profile import Sampling
 from kvv.protocol.visible_text import visible
 from kvv.suites.ocrbench import rows
-from kvv.suites.ocrbench.scoring import is_formula, matching, normalised
+from kvv.suites.ocrbench.scoring import is_formula, matching, normalise
 
 #: characters of a text in facts
 EXCERPT = 200
@@ -28,7 +28,7 @@ CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class OcrQuestion:
     """One row. ``case`` comes from the content, so that the same question has the same id whatever copy of the set it
     came from.
     """
@@ -133,22 +133,22 @@ def picture_form(context: Context) -> PictureForm:
     return PictureForm.KVV_JPEG if context.preset == "kvv" else PictureForm.AS_IS
 
 
-def _content(question: Question, form: PictureForm) -> list[dict[str, Any]]:
+def _content(question: OcrQuestion, form: PictureForm) -> list[dict[str, Any]]:
     picture = replace(question.picture, form=form)
     return [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": question.text}]
 
 
-def questions(dataset: Dataset) -> Iterator[Question]:
+def questions(dataset: Dataset) -> Iterator[OcrQuestion]:
     """The rows with their case ids; a question that stands several times gets the number of its occurrence."""
     seen: dict[str, int] = {}
     for number, row in enumerate(dataset.rows, 1):
         answers = tuple(row["answer"])
         formula = is_formula(row["dataset"], row["question_type"])
-        if not any(normalised(answer, formula=formula) for answer in answers):
+        if not any(normalise(answer, formula=formula) for answer in answers):
             raise ValueError(f"{dataset.origin}: row {number}: column 'answer' holds no text")
         base = f"ocrbench/{_slug(row['question_type'])}/{_digest(row)}"
         seen[base] = seen.get(base, 0) + 1
-        yield Question(
+        yield OcrQuestion(
             case=base if seen[base] == 1 else f"{base}-{seen[base]}",
             dataset=row["dataset"],
             question_type=row["question_type"],
@@ -167,7 +167,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "none"
 
 
-def _wrong(question: Question) -> str:
+def _wrong(question: OcrQuestion) -> str:
     """A text without any character of the answers: no alternative can be in it."""
     for text in ("Nothing can be read there.", "0000", "QQQQ", "####"):
         if matching(text, question.answers, formula=question.formula) is None:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kvv.cases.checks import Check, Look, Problem
-from kvv.cases.checks.base import inconclusive, named
+from kvv.cases.checks import Check, CheckInput, CheckProblem
+from kvv.cases.checks.base import inconclusive, index_by_name
 from kvv.core import Answered
 
 #: alternatives that two answers must share, and how many nats they must lie apart, before their spread tells anything
@@ -17,7 +17,7 @@ LEAST_SHARED, LEAST_SPREAD = 3, 1.0
 FLOOR = -50.0
 
 
-def same_temperature(look: Look, wanted: Any) -> Problem | None:
+def same_temperature(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ of, like, within }``: the first content token of both answers was drawn at the same temperature.
 
     A temperature of T widens the distances between log probabilities by 1/T, whatever the model: the ratio of the
@@ -41,7 +41,7 @@ def same_temperature(look: Look, wanted: Any) -> Problem | None:
     ratio = spreads[1] / spreads[0]
     if abs(ratio - 1) <= float(wanted["within"]):
         return None
-    return Problem(
+    return CheckProblem(
         reason="other-temperature",
         detail=(
             f"log probabilities of {wanted['of']!r} lie {spreads[0]:.2f} nats apart, those of {wanted['like']!r}"
@@ -76,4 +76,4 @@ def _entries(data: bytes) -> Iterator[Mapping[str, Any]]:
                 yield first
 
 
-COMPARISONS: Mapping[str, Check] = named([same_temperature])
+COMPARISONS: Mapping[str, Check] = index_by_name([same_temperature])

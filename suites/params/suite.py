@@ -18,7 +18,7 @@ from kvv.suites.params.checks import COMPARISONS
 class ParamsSuite(ContractSuite):
     id: ClassVar[str] = "params"
     title: ClassVar[str] = "Decoding parameters"
-    kind: ClassVar[SuiteKind] = SuiteKind.GATE
+    kind: ClassVar[SuiteKind] = SuiteKind.PRE_CHECK
     areas: ClassVar[tuple[Area, ...]] = (Area.DECODING, Area.ERRORS)
     toolbox: ClassVar[Toolbox] = COMMON.extended(comparisons=COMPARISONS)
 

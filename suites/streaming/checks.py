@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from kvv.cases.checks import Check, Look, Problem
-from kvv.cases.checks.base import cut, inconclusive, named, prompt_tokens_of, quoted
+from kvv.cases.checks import Check, CheckInput, CheckProblem
+from kvv.cases.checks.base import cut, inconclusive, index_by_name, prompt_tokens_of, quote
 from kvv.core import Outcome
 
 #: an answer that takes less than this many milliseconds tells nothing about how it was paced
@@ -27,7 +27,7 @@ class Piece:
     text: str
 
 
-def pieces(look: Look, kind: str) -> list[Piece]:
+def pieces(look: CheckInput, kind: str) -> list[Piece]:
     """The increments of the first choice: ``content``, ``reasoning`` (whatever its field) or ``arguments``, in order of
     arrival.
     """
@@ -66,7 +66,7 @@ def _texts(delta: Mapping[str, Any], kind: str) -> Iterator[str]:
     yield from (value for value in values if isinstance(value, str))
 
 
-def comes_in_pieces(look: Look, wanted: Any) -> Problem | None:
+def comes_in_pieces(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ kind, at-least }``: the text of this kind came in at least so many increments."""
     if not look.answered.exchange.frames_kept:
         return inconclusive("frames-not-kept", "the frames of this answer were not kept")
@@ -79,10 +79,10 @@ def comes_in_pieces(look: Look, wanted: Any) -> Problem | None:
     detail = (
         f"{size} characters of {wanted['kind']} came in {len(found)} increments, want at least {wanted['at-least']}"
     )
-    return Problem(reason="one-burst", detail=detail)
+    return CheckProblem(reason="one-burst", detail=detail)
 
 
-def arrives_over_time(look: Look, wanted: Any) -> Problem | None:
+def arrives_over_time(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """Increments are sent as they are made: not all of them in the last tenth of an answer that took two seconds or
     more.
     """
@@ -94,10 +94,10 @@ def arrives_over_time(look: Look, wanted: Any) -> Problem | None:
     if spread >= BURST_SHARE * total:
         return None
     detail = f"{len(times)} increments within {spread:.0f} ms at the end of {total:.0f} ms"
-    return Problem(reason="held-back", detail=detail)
+    return CheckProblem(reason="held-back", detail=detail)
 
 
-def counts_up(look: Look, goal: Any) -> Problem | None:
+def counts_up(look: CheckInput, goal: Any) -> CheckProblem | None:
     """The content counts from 1 to this number without a gap or a repeat; cut by length, to wherever it was cut.
 
     A model that writes dots instead of numbers, or none at all, shows nothing.
@@ -105,66 +105,66 @@ def counts_up(look: Look, goal: Any) -> Problem | None:
     text = look.observation.answer
     numbers = [int(number[:12]) for number in re.findall(r"\d+", text)]
     if not numbers or "..." in text or "…" in text:
-        return cut(look) or inconclusive("no-count", f"the model did not count: {quoted(text)}")
+        return cut(look) or inconclusive("no-count", f"the model did not count: {quote(text)}")
     ended = look.observation.finish_reason == "length"
     if ended:
         numbers.pop()  # it may be cut in the middle
     slip = next((at for at, number in enumerate(numbers, 1) if number != at), None)
     if slip is not None:
         around = numbers[max(0, slip - 3) : slip + 2]
-        return Problem(
+        return CheckProblem(
             reason="miscounted", detail=f"number {slip} of the content is {numbers[slip - 1]} (around it {around})"
         )
     if ended or len(numbers) >= int(goal):
         return None
     detail = f"the content counts to {len(numbers)}, want {goal}; finish_reason {look.observation.finish_reason!r}"
-    return Problem(reason="broke-off", detail=detail)
+    return CheckProblem(reason="broke-off", detail=detail)
 
 
-def cut_at(look: Look, limit: Any) -> Problem | None:
+def cut_at(look: CheckInput, limit: Any) -> CheckProblem | None:
     """The answer was cut at ``max_tokens``: finish_reason length, and no more tokens than that.
 
     A model that stopped by itself before the limit shows nothing; one that reached it and says otherwise does.
     """
     tokens, finish = look.observation.tokens("completion_tokens"), look.observation.finish_reason
     if tokens is not None and tokens > int(limit):
-        return Problem(reason="limit-exceeded", detail=f"{tokens} completion tokens where the limit is {limit}")
+        return CheckProblem(reason="limit-exceeded", detail=f"{tokens} completion tokens where the limit is {limit}")
     if finish == "length":
         return None
     if tokens is None or tokens >= int(limit):
-        return Problem(
+        return CheckProblem(
             reason="finish-reason",
             detail=f"finish_reason is {finish!r} after {tokens} tokens of at most {limit}, want 'length'",
         )
     if finish is None:
-        return Problem(reason="finish-reason", detail="no finish_reason")
+        return CheckProblem(reason="finish-reason", detail="no finish_reason")
     return inconclusive("ended-early", f"the model ended by itself after {tokens} tokens, before the limit of {limit}")
 
 
-def has_logprobs(look: Look, wanted: Any) -> Problem | None:
+def has_logprobs(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """There are log probabilities beside the content."""
     if look.observation.first.logprobs > 0:
         return None
-    return Problem(reason="no-logprobs", detail="logprobs were asked for and are nowhere in the answer")
+    return CheckProblem(reason="no-logprobs", detail="logprobs were asked for and are nowhere in the answer")
 
 
-def choices(look: Look, wanted: Any) -> Problem | None:
+def choices(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ n, says }``: n choices with the indices 0 to n-1, each finished, each with this text in its content."""
     found = look.observation.choices
     indices = sorted(choice.index if choice.index is not None else -1 for choice in found)
     if indices != list(range(int(wanted["n"]))):
-        return Problem(
+        return CheckProblem(
             reason="choice-count", detail=f"choices have the indices {indices}, want 0 to {int(wanted['n']) - 1}"
         )
     for choice in found:
         if choice.finish_reason is None:
-            return Problem(reason="choice-unfinished", detail=f"choice {choice.index} has no finish_reason")
+            return CheckProblem(reason="choice-unfinished", detail=f"choice {choice.index} has no finish_reason")
         if str(wanted["says"]).casefold() not in (choice.answer or "").casefold() and choice.finish_reason != "length":
-            return Problem(reason="wrong-answer", detail=f"choice {choice.index} says {quoted(choice.answer)}")
+            return CheckProblem(reason="wrong-answer", detail=f"choice {choice.index} says {quote(choice.answer)}")
     return None
 
 
-def usage_place(look: Look, wanted: Any) -> Problem | None:
+def usage_place(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """Usage stands in this place (``body``, or ``summary``: a frame of its own after the last choice); ``nowhere``
     notes where it stands unasked.
     """
@@ -173,17 +173,17 @@ def usage_place(look: Look, wanted: Any) -> Problem | None:
     if wanted == "nowhere":
         if not places:
             return None
-        return Problem(
+        return CheckProblem(
             reason="usage-unasked", detail=f"usage in {shown} although it was not asked for", outcome=Outcome.PASS
         )
     if wanted in places:
         return None
-    return Problem(
+    return CheckProblem(
         reason="no-usage", detail=f"usage stands {'in ' + shown if places else 'nowhere'}, want it in {wanted}"
     )
 
 
-def accounted_alike(look: Look, wanted: Any) -> Problem | None:
+def accounted_alike(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ streamed, whole, before }``: lists of answers, each of which came back as history in a request named
     ``after-...``.
 
@@ -196,7 +196,7 @@ def accounted_alike(look: Look, wanted: Any) -> Problem | None:
         found = [_shortfall(look, name, wanted["before"]) for name in wanted[kind]]
         told = [one for one in found if isinstance(one, int)]
         if len(told) < len(found):
-            return next(one for one in found if isinstance(one, Problem))
+            return next(one for one in found if isinstance(one, CheckProblem))
         short[kind] = median(told)
     lost = abs(short["streamed"] - short["whole"])
     if lost < 1:
@@ -206,10 +206,10 @@ def accounted_alike(look: Look, wanted: Any) -> Problem | None:
         f"the text of {kind} answers falls {short[kind]:g} tokens short of completion_tokens, {lost:g} more than that"
         " of the others"
     )
-    return Problem(reason="tokens-lost", detail=detail)
+    return CheckProblem(reason="tokens-lost", detail=detail)
 
 
-def _shortfall(look: Look, name: str, before: str) -> int | Problem:
+def _shortfall(look: CheckInput, name: str, before: str) -> int | CheckProblem:
     """Tokens that the answer ``name`` was charged beyond those which its text adds to a prompt."""
     observation = look.siblings[name].observation
     if observation.finish_reason == "length":
@@ -218,12 +218,12 @@ def _shortfall(look: Look, name: str, before: str) -> int | Problem:
     if spent is None:
         return inconclusive("no-completion-tokens", f"the answer {name!r} reports no usage.completion_tokens")
     after, without = prompt_tokens_of(look, f"after-{name}"), prompt_tokens_of(look, before)
-    if isinstance(after, Problem):
+    if isinstance(after, CheckProblem):
         return after
-    return without if isinstance(without, Problem) else spent - (after - without)
+    return without if isinstance(without, CheckProblem) else spent - (after - without)
 
 
-COMPARISONS: Mapping[str, Check] = named([accounted_alike])
-CHECKS: Mapping[str, Check] = named(
+COMPARISONS: Mapping[str, Check] = index_by_name([accounted_alike])
+CHECKS: Mapping[str, Check] = index_by_name(
     [comes_in_pieces, arrives_over_time, counts_up, cut_at, has_logprobs, choices, usage_place]
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from kvv.cases.confirm_refusal import confirmed, once_more
+from kvv.cases.confirm_refusal import judge_repeated, once_more
 from kvv.core import (
     Answered,
     Ask,
@@ -28,7 +28,7 @@ from kvv.core import (
     ToolCall,
     Verdict,
 )
-from kvv.protocol.classify import Standing, assess, unanswered
+from kvv.protocol.classify import Classification, assess, judge_unanswered
 from kvv.suites.swebench.prompts import FENCE, MARK, TOOL, format_error, observation, opening
 
 #: what a result carries: results of different agents are never compared
@@ -182,7 +182,7 @@ def agent(case: Case) -> Play:
         if exit_state == REFUSED:
             again = yield once_more(request)
             assert isinstance(again, tuple)
-            state.went.verdict = confirmed(case, reply[0], *again)
+            state.went.verdict = judge_repeated(case, reply[0], *again)
         if exit_state:
             break
         exit_state = yield from _act(case, state, reply[0].observation)
@@ -226,10 +226,10 @@ def heard(case: Case, went: Trajectory, answered: Answered) -> str:
     )
     went.completion_tokens += said.tokens("completion_tokens") or 0
     went.cost = _cost(went, case.inputs["prices"])
-    verdict = unanswered(case, answered)
+    verdict = judge_unanswered(case, answered)
     if verdict is None:
         return ""
-    refused = assess(answered.exchange, said).standing is Standing.REFUSED
+    refused = assess(answered.exchange, said).standing is Classification.REFUSED
     if refused and went.turns > 1 and _OVERFLOW.search(verdict.detail):
         return "context-overflow"
     went.verdict = verdict

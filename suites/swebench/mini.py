@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.cases.confirm_refusal import confirmed, once_more
+from kvv.cases.confirm_refusal import judge_repeated, once_more
 from kvv.core import Ask, Case, Command, Exec, Executed, Observation, Request
 from kvv.sandbox.adapters import check_installed, mini
-from kvv.sandbox.adapters.bridge import Perform, played
+from kvv.sandbox.adapters.bridge import Perform, play_on_thread
 from kvv.suites.swebench.agent import (
     COMMANDS,
     OUTPUT_LIMIT,
@@ -56,7 +56,7 @@ def mini_agent(case: Case) -> Play:
         if went.exit == "submitted" and host.elided:
             went.exit = "submission-too-long"
 
-    yield from played(work)
+    yield from play_on_thread(work)
     return went
 
 
@@ -103,7 +103,7 @@ class _Host:
         if exit_state == REFUSED:
             again = self._perform(once_more(request))
             assert isinstance(again, tuple)
-            self._went.verdict = confirmed(self._case, reply[0], *again)
+            self._went.verdict = judge_repeated(self._case, reply[0], *again)
         if exit_state:
             raise _Stopped(exit_state)
         return self._said(reply[0].observation, (self._went.cost or 0.0) - before)

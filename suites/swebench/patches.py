@@ -53,7 +53,7 @@ class Touched:
     lines: list[str] = field(default_factory=list)
 
 
-def touched(patch: str) -> list[Touched]:
+def list_touched(patch: str) -> list[Touched]:
     """The files of a patch, renamed ones under both names; lines outside any file are ignored."""
     return list(_touched(patch))
 
@@ -101,7 +101,7 @@ def _plain(path: str) -> str:
 
 
 def files_of(patch: str) -> list[str]:
-    return list(dict.fromkeys(known.path for known in touched(patch)))
+    return list(dict.fromkeys(known.path for known in list_touched(patch)))
 
 
 def tampering(patch: str, *, reference: str, test_files: Iterable[str]) -> list[str]:
@@ -110,7 +110,7 @@ def tampering(patch: str, *, reference: str, test_files: Iterable[str]) -> list[
     test_folders = {dirname(path) for path in test_files}
     return list(
         dict.fromkeys(
-            known.path for known in touched(patch) if known.path not in allowed and _steers(known, test_folders)
+            known.path for known in list_touched(patch) if known.path not in allowed and _steers(known, test_folders)
         )
     )
 

@@ -52,7 +52,7 @@ _MEANS = (
 
 
 @dataclass(slots=True)
-class Tally:
+class InstanceTally:
     """What the rows say beside their shares."""
 
     exits: Counter[str] = field(default_factory=Counter)
@@ -143,7 +143,7 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     resolved = MeanTally(suite, Metric(metric="resolved", key="resolved", primary=True, kvv_failures="zero"))
     official = MeanTally(suite, Metric(metric="official_resolved", key="official_resolved", kvv_failures="zero"))
     sound = MeanTally(suite, Metric(metric="resolved_but_known_bad", key="resolved", kvv_failures="zero"))
-    tally, repositories = Tally(), GroupTally()
+    tally, repositories = InstanceTally(), GroupTally()
     instances: dict[str, dict[str, Any]] = {}
     for case, verdict in verdicts:
         tally.add(case, verdict)
@@ -168,7 +168,7 @@ def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], 
     return found
 
 
-def comparability(version: str, tally: Tally, context: Context) -> dict[str, Any]:
+def comparability(version: str, tally: InstanceTally, context: Context) -> dict[str, Any]:
     """What a reader needs to set these rows beside another run's."""
     dataset, settings = context.dataset, context.settings
     own = (

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from kvv.core import Answered, Case, Command, Done, Exec, Executed, Reply, Step, Verdict
-from kvv.rendering.document import Document, Excerpt, Section, Table
+from kvv.rendering.document import Document, DocumentTable, Excerpt, Section
 
 #: characters of one text on the page
 TEXT = 12_000
@@ -38,7 +38,7 @@ def page(case: Case, verdict: Verdict, play: Generator[Step, Reply, None] | None
         outcome=verdict.outcome.value,
         excerpt=TEXT,
         sections=(
-            Section(title="Facts", tables=(Table(name="facts", columns=("fact", "value"), rows=rows),)),
+            Section(title="Facts", tables=(DocumentTable(name="facts", columns=("fact", "value"), rows=rows),)),
             Section(
                 title="Issue", excerpts=(Excerpt(line=case.inputs["repo"], texts=(("Issue", case.inputs["task"]),)),)
             ),
@@ -109,7 +109,7 @@ def _ran(number: int, step: Step | None, done: Executed) -> Excerpt:
     )
 
 
-def _tests(facts: Any) -> tuple[Table, ...]:
+def _tests(facts: Any) -> tuple[DocumentTable, ...]:
     status = facts.get("tests_status")
     if not status:
         return ()
@@ -119,7 +119,7 @@ def _tests(facts: Any) -> tuple[Table, ...]:
         for outcome in ("failure", "success")
         for test in lists[outcome]
     )
-    return (Table(name="tests", columns=("list", "test", "outcome"), rows=rows),)
+    return (DocumentTable(name="tests", columns=("list", "test", "outcome"), rows=rows),)
 
 
 def _short(value: Any) -> str:

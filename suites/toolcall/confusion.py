@@ -67,7 +67,7 @@ def official(reference: ReferenceRun, case: str, sample: int, key: str) -> bool 
 
 
 @dataclass(slots=True)
-class Tally:
+class CallTally:
     """``answered`` is the confusion without refused requests, which K2VV leaves out like any failed request."""
 
     confusion: Confusion = field(default_factory=Confusion)
@@ -88,7 +88,7 @@ class Tally:
         else:
             self.negative += 1
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: CallTally) -> None:
         self.confusion = _sum(self.confusion, other.confusion)
         self.answered = _sum(self.answered, other.answered)
         self.positive += other.positive
@@ -103,8 +103,8 @@ def _sum(one: Confusion, other: Confusion) -> Confusion:
     return one.plus(tp=other.tp, fp=other.fp, fn=other.fn, tn=other.tn)
 
 
-def tally(samples: Sequence[Sample], reference: ReferenceRun, key: Key) -> Tally:
-    found = Tally()
+def tally(samples: Sequence[Sample], reference: ReferenceRun, key: Key) -> CallTally:
+    found = CallTally()
     for sample in samples:
         found.add(sample, official(reference, sample.case.id, sample.verdict.sample, key), key)
     return found
@@ -112,10 +112,10 @@ def tally(samples: Sequence[Sample], reference: ReferenceRun, key: Key) -> Tally
 
 def by_case(samples: Sequence[Sample], references: Sequence[ReferenceRun], key: Key) -> list[Confusion]:
     """One confusion per case, over its samples and all references: the units of the bootstrap."""
-    cases: dict[str, Tally] = {}
+    cases: dict[str, CallTally] = {}
     for reference in references:
         for sample in samples:
-            found = cases.setdefault(sample.case.id, Tally())
+            found = cases.setdefault(sample.case.id, CallTally())
             found.add(sample, official(reference, sample.case.id, sample.verdict.sample, key), key)
     return [found.confusion for found in cases.values() if found.confusion.n]
 

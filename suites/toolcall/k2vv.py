@@ -34,7 +34,7 @@ class RowError(DataError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class K2vvRequest:
     """One distinct request and how often it stands in the data set; ``rows`` are the positions, from 0, in order."""
 
     case: str
@@ -78,7 +78,7 @@ def case_id(found: Mapping[str, Any]) -> str:
     return f"toolcall/{hashlib.sha256(canonical(found)).hexdigest()[:16]}"
 
 
-def questions(rows: Sequence[Mapping[str, Any]]) -> list[Question]:
+def questions(rows: Sequence[Mapping[str, Any]]) -> list[K2vvRequest]:
     """The distinct requests in the order of their first row. RowError names the row, counted from 1."""
     positions: dict[str, list[int]] = {}
     contents: dict[str, Mapping[str, Any]] = {}
@@ -90,7 +90,7 @@ def questions(rows: Sequence[Mapping[str, Any]]) -> list[Question]:
         case = case_id(found)
         contents.setdefault(case, found)
         positions.setdefault(case, []).append(number)
-    return [Question(case=case, content=contents[case], rows=tuple(numbers)) for case, numbers in positions.items()]
+    return [K2vvRequest(case=case, content=contents[case], rows=tuple(numbers)) for case, numbers in positions.items()]
 
 
 def unsent_fields(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -15,9 +15,9 @@ from kvv.core import Outcome, Stat
 from kvv.stats.f1 import official_null
 from kvv.stats.metrics import f1_stat, rate_stat
 from kvv.suites.toolcall.confusion import (
+    CallTally,
     Key,
     Sample,
-    Tally,
     by_case,
     decisions,
     f1_interval,
@@ -66,7 +66,7 @@ def trigger_row(
             },
         )
     tallies = [tally(samples, reference, key) for reference in references]
-    pooled = Tally()
+    pooled = CallTally()
     for found in tallies:
         pooled.merge(found)
     confusion = pooled.confusion
@@ -115,7 +115,9 @@ def _decisions(samples: Sequence[Sample], key: Key) -> dict[str, Any]:
     }
 
 
-def _among_officials(samples: Sequence[Sample], context: Context, tallies: Sequence[Tally], key: Key) -> dict[str, Any]:
+def _among_officials(
+    samples: Sequence[Sample], context: Context, tallies: Sequence[CallTally], key: Key
+) -> dict[str, Any]:
     """F1 against each official run, and the official runs against each other: a stochastic model never agrees fully
     with itself.
 
@@ -142,7 +144,7 @@ def _among_officials(samples: Sequence[Sample], context: Context, tallies: Seque
     return {"against_each": against, "official_pairs": pairs, "among_officials": where}
 
 
-def _cells(found: Tally) -> dict[str, Any]:
+def _cells(found: CallTally) -> dict[str, Any]:
     cells = found.confusion
     return {"tp": cells.tp, "fp": cells.fp, "fn": cells.fn, "tn": cells.tn, "f1": cells.f1}
 

@@ -79,7 +79,7 @@ class Checked:
     ambiguous: bool = False
 
 
-def bounded(text: object) -> str:
+def bound_message(text: object) -> str:
     plain = str(text)
     return plain if len(plain) <= LIMIT else f"{plain[: LIMIT - 1]}…"
 
@@ -113,7 +113,7 @@ class SchemaCheck:
             self._parameters.setdefault(function["name"], []).append(function.get("parameters"))
 
     def check(self, call: ToolCall) -> Checked:
-        tool = bounded(call.name or "")
+        tool = bound_message(call.name or "")
         declared = self._parameters.get(call.name or "")
         if not declared:
             return Checked(
@@ -127,11 +127,13 @@ class SchemaCheck:
         try:
             failure = validate(strict_json(call.arguments), last, tool)
         except ValueError as error:
-            failure = Failure(failure=FailureClass.ARGUMENTS_NOT_JSON, tool=tool, message=bounded(error))
+            failure = Failure(failure=FailureClass.ARGUMENTS_NOT_JSON, tool=tool, message=bound_message(error))
         if failure is not None and ambiguous and failure.failure is FailureClass.SCHEMA_MISMATCH:
             failure = replace(
                 failure,
-                message=bounded(f"{failure.message} (the tool is declared {len(declared)} times, the last counts)"),
+                message=bound_message(
+                    f"{failure.message} (the tool is declared {len(declared)} times, the last counts)"
+                ),
             )
         same = failure is None or failure.failure is not FailureClass.ARGUMENTS_NOT_JSON
         k2vv = failure is None if same and not ambiguous else _python_reads(call.arguments, declared[0])
@@ -168,7 +170,7 @@ def _broken(text: str) -> str:
     try:
         _draft(schema)[1].check_schema(schema)
     except exceptions.SchemaError as broken:
-        return bounded(f"{broken.json_path}: {broken.message}")
+        return bound_message(f"{broken.json_path}: {broken.message}")
     return ""
 
 
@@ -176,7 +178,7 @@ def validate(arguments: Any, schema: object, tool: str) -> Failure | None:
     """The most telling error of ``arguments`` under ``schema``, None when they are valid."""
 
     def unusable(reason: object) -> Failure:
-        return Failure(failure=FailureClass.SCHEMA_UNUSABLE, tool=tool, message=bounded(reason))
+        return Failure(failure=FailureClass.SCHEMA_UNUSABLE, tool=tool, message=bound_message(reason))
 
     if not isinstance(schema, Mapping | bool):
         return unusable(f"the tool's parameters are {type(schema).__name__}, no schema")
@@ -207,7 +209,7 @@ def validate(arguments: Any, schema: object, tool: str) -> Failure | None:
     return Failure(
         failure=FailureClass.SCHEMA_MISMATCH,
         tool=tool,
-        path=bounded(error.json_path),
-        keyword=bounded(error.validator),
-        message=bounded(error.message),
+        path=bound_message(error.json_path),
+        keyword=bound_message(error.validator),
+        message=bound_message(error.message),
     )

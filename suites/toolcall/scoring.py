@@ -11,7 +11,7 @@ from typing import Any
 from kvv.core import Observation, ToolCall
 from kvv.profiles.profile import Markers
 from kvv.suites.toolcall.k2vv import declared_tools, request_text
-from kvv.suites.toolcall.schema import Failure, FailureClass, SchemaCheck, bounded
+from kvv.suites.toolcall.schema import Failure, FailureClass, SchemaCheck, bound_message
 
 #: failures of one response that are kept as facts; all are counted
 KEPT_FAILURES = 8
@@ -62,7 +62,7 @@ class Scored:
         for failure in self.failures:
             counts[failure.failure.value] = counts.get(failure.failure.value, 0) + 1
         return {
-            "finish_reason": bounded(self.finish_reason) if self.finish_reason is not None else None,
+            "finish_reason": bound_message(self.finish_reason) if self.finish_reason is not None else None,
             "tools": list(self.tools[:KEPT_FAILURES]),
             "failures": counts,
             "failed_calls": [failure.as_fact() for failure in self.failures[:KEPT_FAILURES]],
@@ -104,7 +104,7 @@ def score(body: Mapping[str, Any], observation: Observation, markers: Sequence[s
     return Scored(
         finish_reason=finish,
         triggered=finish == "tool_calls",
-        tools=tuple(bounded(call.name or "") for call, _ in checked),
+        tools=tuple(bound_message(call.name or "") for call, _ in checked),
         valid_calls=valid_calls,
         failures=tuple(failures),
         ambiguous=sum(found.ambiguous for _, found in checked),
@@ -117,7 +117,7 @@ def _failure(call: ToolCall, failure: Failure | None, markers: Sequence[str], *,
     leaked = _first(markers, call.name or "") or _first(markers, call.arguments)
     if leaked:
         return Failure(
-            failure=FailureClass.MARKERS_LEAKED, tool=bounded(call.name or ""), message=f"{leaked} in the call"
+            failure=FailureClass.MARKERS_LEAKED, tool=bound_message(call.name or ""), message=f"{leaked} in the call"
         )
     if failure is not None and failure.failure is FailureClass.ARGUMENTS_NOT_JSON and cut:
         return replace(failure, failure=FailureClass.CUT_BY_LENGTH)

@@ -18,7 +18,7 @@ from kvv.suites.toolcall.expected import key_entries
 from kvv.suites.toolcall.k2vv import (
     CONTENT_FIELDS,
     SAMPLING_FIELDS,
-    Question,
+    K2vvRequest,
     canonical,
     needs_k2_ids,
     questions,
@@ -128,11 +128,11 @@ def _sentence(failure: Failure) -> str:
     return f"{failure.tool or 'answer'}{where}: {failure.message}"
 
 
-def _has_calls(question: Question) -> bool:
+def _has_calls(question: K2vvRequest) -> bool:
     return any(message.get("tool_calls") for message in question.content["messages"])
 
 
-def _body(question: Question, row: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def _body(question: K2vvRequest, row: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """The row's content with the run's model, sampling and thinking switch; the row's own sampling where the run sets
     none.
     """

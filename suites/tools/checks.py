@@ -10,55 +10,55 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any
 
-from kvv.cases.checks import Check, Look, Problem
-from kvv.cases.checks.base import cut, named, quoted
+from kvv.cases.checks import Check, CheckInput, CheckProblem
+from kvv.cases.checks.base import cut, index_by_name, quote
 from kvv.cases.checks.schema import read_json
 from kvv.cases.contract.build import Answers, Builder
 
 
-def distinct_ids(look: Look, wanted: Any) -> Problem | None:
+def distinct_ids(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """Every call has an id, and no two calls of one answer share one."""
     ids = [call.id for call in look.observation.tool_calls]
     if any(not one for one in ids):
-        return Problem(reason="no-tool-id", detail=f"the ids of the calls are {ids!r:.200}")
+        return CheckProblem(reason="no-tool-id", detail=f"the ids of the calls are {ids!r:.200}")
     if len(set(ids)) < len(ids):
-        return Problem(reason="tool-id-repeats", detail=f"two calls of one answer share an id: {ids!r:.200}")
+        return CheckProblem(reason="tool-id-repeats", detail=f"two calls of one answer share an id: {ids!r:.200}")
     return None
 
 
-def declared_calls(look: Look, wanted: Any) -> Problem | None:
+def declared_calls(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """Only tools that the request declares are called."""
     declared = {tool["function"]["name"] for tool in look.sent.get("tools", ())}
     stranger = next((call for call in look.observation.tool_calls if call.name not in declared), None)
     return (
         None
         if stranger is None
-        else Problem(reason="other-tool", detail=f"called {quoted(stranger.name)}, which is not declared")
+        else CheckProblem(reason="other-tool", detail=f"called {quote(stranger.name)}, which is not declared")
     )
 
 
-def argument_values(look: Look, wanted: Any) -> Problem | None:
+def argument_values(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ name, all }``: each of these texts is the argument ``name`` of some call (part of it, whatever its case)."""
     values = [str(arguments.get(wanted["name"], "")).casefold() for arguments in _arguments(look)]
     missing = [text for text in wanted["all"] if not any(text.casefold() in value for value in values)]
     if not missing:
         return None
-    return cut(look) or Problem(
+    return cut(look) or CheckProblem(
         reason="argument-missing", detail=f"no call has {wanted['name']} {missing[0]!r}; they have {values!r:.150}"
     )
 
 
-def says_all(look: Look, wanted: Any) -> Problem | None:
+def says_all(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """The content holds every one of these texts, whatever their case."""
     missing = [text for text in wanted if str(text).casefold() not in look.observation.answer.casefold()]
     if not missing:
         return None
-    return cut(look) or Problem(
-        reason="wrong-answer", detail=f"{missing[0]!r} is not in the content {quoted(look.observation.answer)}"
+    return cut(look) or CheckProblem(
+        reason="wrong-answer", detail=f"{missing[0]!r} is not in the content {quote(look.observation.answer)}"
     )
 
 
-def reports_results(look: Look, wanted: Any) -> Problem | None:
+def reports_results(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ of, contents }``: for each tool called in the answer ``of`` the content repeats the text that this tool gave
     back.
 
@@ -70,7 +70,7 @@ def reports_results(look: Look, wanted: Any) -> Problem | None:
     return says_all(look, [text for name, text in wanted["contents"].items() if name in made])
 
 
-def valid_formats(look: Look, wanted: Any) -> Problem | None:
+def valid_formats(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """Strings whose schema names a ``format`` have it. JSON Schema itself only annotates; those who claim it promise
     more.
     """
@@ -82,11 +82,11 @@ def valid_formats(look: Look, wanted: Any) -> Problem | None:
         for arguments in _arguments(look):
             value = arguments.get("value")
             if not isinstance(value, str) or not form(value):
-                return Problem(reason="format-mismatch", detail=f"{quoted(str(value))} is no {schema['format']}")
+                return CheckProblem(reason="format-mismatch", detail=f"{quote(str(value))} is no {schema['format']}")
     return None
 
 
-def _arguments(look: Look) -> Iterator[Mapping[str, Any]]:
+def _arguments(look: CheckInput) -> Iterator[Mapping[str, Any]]:
     """The arguments of every call that are an object; the others are for ``valid-arguments`` to object to."""
     for call in look.observation.tool_calls:
         try:
@@ -125,7 +125,7 @@ def literal(argument: Any, answers: Answers) -> Any:
     return json.loads(argument)
 
 
-CHECKS: Mapping[str, Check] = named(
+CHECKS: Mapping[str, Check] = index_by_name(
     [distinct_ids, declared_calls, argument_values, says_all, reports_results, valid_formats]
 )
 BUILDERS: Mapping[str, Builder] = {"literal": literal}

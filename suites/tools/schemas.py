@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from kvv.cases.contract import claimed, plain_case
+from kvv.cases.contract import is_claimed, plain_case
 from kvv.cases.suite import Context
 from kvv.core import Area, Case, Level
 
@@ -62,7 +62,7 @@ class Shipped:
 
 
 @cache
-def shipped() -> tuple[Shipped, ...]:
+def load_shipped() -> tuple[Shipped, ...]:
     """Every schema of our own, by group and line."""
     folder = files("kvv.fixtures").joinpath("tools")
     found = []
@@ -155,7 +155,7 @@ def _ends(value: Any) -> bool:
 # --- wrapping --------------------------------------------------------------------------------------
 
 
-def wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
+def wrap_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters whose one required property ``value`` has this schema."""
     definitions: dict[str, Any] = dict(schema.get("$defs", {}))
     inner: Any = {key: value for key, value in schema.items() if key not in ("$defs", "$id")}
@@ -250,7 +250,7 @@ def covering(schemas: Sequence[Shipped]) -> list[Shipped]:
 
 def shipped_cases(context: Context) -> list[Case]:
     """Each schema streamed and not; in the tier ``smoke`` only a covering part."""
-    chosen = covering(shipped()) if context.tier == "smoke" else shipped()
+    chosen = covering(load_shipped()) if context.tier == "smoke" else load_shipped()
     return [
         _case(f"schema/{one.name}", one.schema, context, stream=stream, skip=_skip(context, CLAIMS.get(one.group)))
         for one in chosen
@@ -271,7 +271,7 @@ def data_cases(rows: Sequence[Mapping[str, Any]], context: Context) -> list[Case
 
 
 def _skip(context: Context, claim: str | None) -> str:
-    missing = [name for name in ("tools", *([claim] if claim else [])) if not claimed(context, name)]
+    missing = [name for name in ("tools", *([claim] if claim else [])) if not is_claimed(context, name)]
     return (
         f"the profile {context.profile.id} does not claim {', '.join(missing)} on the surface {context.profile.surface}"
         if missing
@@ -287,11 +287,11 @@ def _case(
     function: dict[str, Any] = {
         "name": TOOL,
         "description": "Takes one value.",
-        "parameters": {"@literal": _compact(wrapped(schema))},
+        "parameters": {"@literal": _compact(wrap_schema(schema))},
     }
     if kimi if strict is None else strict:
         function["strict"] = True
-    base, asked = _base(context, stream), not claimed(context, "required")
+    base, asked = _base(context, stream), not is_claimed(context, "required")
     body = {
         **base,
         "tools": [{"type": "function", "function": function}],

@@ -29,10 +29,10 @@ class UsageSuite(ContractSuite):
 
     def cases(self, context: Context) -> Sequence[Case]:
         rows = context.dataset.rows if context.dataset is not None else ()
-        return [*(counted(case, context) for case in super().cases(context)), *data_cases(rows, context)]
+        return [*(fill_counted(case, context) for case in super().cases(context)), *data_cases(rows, context)]
 
 
-def counted(case: Case, context: Context) -> Case:
+def fill_counted(case: Case, context: Context) -> Case:
     """The case with "counted" replaced by what the template and the run's tokeniser make of its request."""
     wanted = case.inputs["checks"].get("prompt-tokens")
     if not isinstance(wanted, Mapping) or wanted.get("exact") != COUNTED or case.inputs["skip"]:

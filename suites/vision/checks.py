@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.cases.checks import Check, Look, Problem
-from kvv.cases.checks.base import cut, named, quoted
+from kvv.cases.checks import Check, CheckInput, CheckProblem
+from kvv.cases.checks.base import cut, index_by_name, quote
 from kvv.suites.vision.drawing import COLOURS
 
 #: digits of a number that is no ordinal or count beside it
@@ -15,7 +15,7 @@ _LARGE = 3
 SHAPES = ("circle", "square", "triangle")
 
 
-def reads(look: Look, wanted: Any) -> Problem | None:
+def reads(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """The numbers of the content are these, in this order: a number, or a list of them.
 
     Small numbers beside large ones ("picture 2 shows 4817") and separators within a single number are forgiven; a model
@@ -28,21 +28,21 @@ def reads(look: Look, wanted: Any) -> Problem | None:
         len(numbers) == 1 and "".join(found) == numbers[0]
     ):
         return None
-    return cut(look) or Problem(
-        reason="misread", detail=f"content {quoted(look.observation.answer)}, the pictures show {', '.join(numbers)}"
+    return cut(look) or CheckProblem(
+        reason="misread", detail=f"content {quote(look.observation.answer)}, the pictures show {', '.join(numbers)}"
     )
 
 
-def names(look: Look, wanted: Any) -> Problem | None:
+def names(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """The content names this colour or shape and no other."""
     known = SHAPES if wanted in SHAPES else tuple(COLOURS)
     words = re.findall(r"[a-z]+", look.observation.answer.lower().replace("gray", "grey"))
     said = [word for word in known if word in words]
     if said == [wanted]:
         return None
-    return cut(look) or Problem(
-        reason="misread", detail=f"content {quoted(look.observation.answer)}, the picture shows {wanted}"
+    return cut(look) or CheckProblem(
+        reason="misread", detail=f"content {quote(look.observation.answer)}, the picture shows {wanted}"
     )
 
 
-CHECKS: Mapping[str, Check] = named([reads, names])
+CHECKS: Mapping[str, Check] = index_by_name([reads, names])

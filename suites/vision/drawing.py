@@ -44,7 +44,7 @@ class DrawingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Drawing:
     """``ink`` tells which pixels are drawn (height by width); the colours are RGB. ``shows`` is the right answer."""
 
     ink: NDArray[np.bool_]
@@ -64,22 +64,22 @@ class Picture:
         )
 
 
-def drawn(argument: Mapping[str, Any]) -> Picture:
+def draw_picture(argument: Mapping[str, Any]) -> Drawing:
     """``{ number | colour | shape | circles, size = [w, h], ink, paper }``. Raises DrawingError."""
     width, height = (int(side) for side in argument.get("size", (320, 160)))
     ink = _colour(str(argument.get("ink", "black")))
     paper = _colour(str(argument.get("paper", "white")))
     match argument:
         case {"number": value}:
-            return Picture(ink=_number(str(value), width, height), colour=ink, paper=paper, shows=str(value))
+            return Drawing(ink=_number(str(value), width, height), colour=ink, paper=paper, shows=str(value))
         case {"colour": value}:
-            return Picture(
+            return Drawing(
                 ink=np.ones((height, width), np.bool_), colour=_colour(str(value)), paper=paper, shows=str(value)
             )
         case {"shape": value}:
-            return Picture(ink=_shape(str(value), width, height), colour=ink, paper=paper, shows=str(value))
+            return Drawing(ink=_shape(str(value), width, height), colour=ink, paper=paper, shows=str(value))
         case {"circles": value}:
-            return Picture(ink=_circles(int(value), width, height), colour=ink, paper=paper, shows=str(value))
+            return Drawing(ink=_circles(int(value), width, height), colour=ink, paper=paper, shows=str(value))
     raise DrawingError("a picture shows a number, a colour, a shape or circles")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kvv.suites.vision.drawing import Picture
+from kvv.suites.vision.drawing import Drawing
 
 # --- GIF89a ----------------------------------------------------------------------------------------
 
@@ -17,7 +17,7 @@ from kvv.suites.vision.drawing import Picture
 _GIF_BITS, _GIF_CLEAR, _GIF_END, _GIF_RUN = 7, 0x80, 0x81, 120
 
 
-def gif(picture: Picture, comment: str) -> bytes:
+def gif(picture: Drawing, comment: str) -> bytes:
     width, height = picture.size
     palette = bytes([*picture.paper, *picture.colour]) + bytes(3 * 126)
     head = b"GIF89a" + struct.pack("<HHBBB", width, height, 0xF6, 0, 0) + palette
@@ -53,7 +53,7 @@ _AC_SYMBOLS = [0x00, 0xF0, *(run << 4 | size for run in range(16) for size in ra
 _DC_BITS, _AC_BITS = 4, 8
 
 
-def jpeg(picture: Picture, comment: str) -> bytes:
+def jpeg(picture: Drawing, comment: str) -> bytes:
     """Three components without subsampling. Every Huffman code of a table is as long as the others: a table need not be
     good.
     """
@@ -144,7 +144,7 @@ def _number(value: int, symbols: list[int], bits: int, zeros: int) -> Iterator[s
 # --- WebP, lossless ----------------------------------------------------------------------------------
 
 
-def webp(picture: Picture, comment: str) -> bytes:
+def webp(picture: Drawing, comment: str) -> bytes:
     """An extended file: header, lossless image, and the comment as its XMP chunk."""
     width, height = picture.size
     canvas = struct.pack("<I", 0x04) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
@@ -158,7 +158,7 @@ def _riff(name: bytes, data: bytes) -> bytes:
     return name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
 
 
-def _lossless(picture: Picture) -> bytes:
+def _lossless(picture: Drawing) -> bytes:
     """No transform, no colour cache, one group of prefix codes; a channel of two values costs one bit a pixel, of one
     none.
     """

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from kvv.cases.contract.build import Answers, Builder
-from kvv.suites.vision.drawing import DrawingError, Picture, drawn
+from kvv.suites.vision.drawing import Drawing, DrawingError, draw_picture
 from kvv.suites.vision.other_formats import gif, jpeg, webp
 from kvv.suites.vision.png import png
 
@@ -17,7 +17,7 @@ from kvv.suites.vision.png import png
 COMMENT = "kvv-shows: {shows}\n"
 
 
-def file_of(picture: Picture, kind: str, mode: str = "rgb") -> bytes:
+def file_of(picture: Drawing, kind: str, mode: str = "rgb") -> bytes:
     """The picture as an image file: png (in one of its modes), gif, jpeg or webp. Raises DrawingError."""
     comment = COMMENT.format(shows=picture.shows)
     match kind:
@@ -48,7 +48,7 @@ def picture_part(argument: Any, answers: Answers) -> dict[str, Any]:
 def _data_url(described: str) -> str:
     argument = json.loads(described)
     kind, parameters = argument.get("format", "png"), argument.pop("parameters", "")
-    data = file_of(drawn(argument), kind, argument.get("mode", "rgb"))
+    data = file_of(draw_picture(argument), kind, argument.get("mode", "rgb"))
     return f"data:image/{kind}{parameters};base64,{base64.b64encode(data).decode('ascii')}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kvv.suites.vision.drawing import DrawingError, Picture
+from kvv.suites.vision.drawing import Drawing, DrawingError
 
 #: mode -> colour type and bits per sample
 MODES: Mapping[str, tuple[int, int]] = {
@@ -26,7 +26,7 @@ MODES: Mapping[str, tuple[int, int]] = {
 }
 
 
-def png(picture: Picture, mode: str, comment: str) -> bytes:
+def png(picture: Drawing, mode: str, comment: str) -> bytes:
     """The picture as a PNG file. In modes with alpha the paper is transparent, its colour kept. Raises DrawingError."""
     if mode not in MODES:
         raise DrawingError(f"no PNG mode {mode!r}; known: {', '.join(MODES)}")
@@ -49,7 +49,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _rows(picture: Picture, kind: int, depth: int) -> NDArray[np.uint8]:
+def _rows(picture: Drawing, kind: int, depth: int) -> NDArray[np.uint8]:
     """The samples of each row as bytes."""
     if kind == 3:
         return picture.ink.astype(np.uint8)

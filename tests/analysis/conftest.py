@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kvv.analysis import CaseResult, Row, SampleResult, Side, SuiteResult
+from kvv.analysis import CaseResult, RunSummary, SampleResult, SuiteResult, SummaryRow
 from kvv.cases.suite import SuiteKind
 from kvv.cli.main import main
 from kvv.core import Area, Level, Outcome
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 
 FACTS = {"data": "d1", "sampling": {"temperature": 1.0, "samples": 1}, "judge": None, "agent": None, "scorer": "1"}
 
@@ -39,7 +39,9 @@ class Sides:
             cases[f"{suite}/q{i}"] = CaseResult(
                 area=Area.ACCURACY, level=Level.SHOULD, cluster=cluster, samples=tuple(samples)
             )
-        row = Row(metric="accuracy", primary=True, value=0.5, low=0.4, high=0.6, n=len(scores), n_planned=len(scores))
+        row = SummaryRow(
+            metric="accuracy", primary=True, value=0.5, low=0.4, high=0.6, n=len(scores), n_planned=len(scores)
+        )
         return SuiteResult(
             id=suite, kind=SuiteKind.BENCHMARK, title=suite, facts={**FACTS, **facts}, rows=(row,), cases=cases
         )
@@ -58,7 +60,7 @@ class Sides:
         return SuiteResult(id=suite, kind=SuiteKind.CONTRACT, title=suite, facts={**FACTS, "data": None}, cases=cases)
 
     @staticmethod
-    def side(*suites: SuiteResult, name: str = "a", **more: Any) -> Side:
+    def side(*suites: SuiteResult, name: str = "a", **more: Any) -> RunSummary:
         fields: dict[str, Any] = {
             "run_id": f"run-{name}",
             "date": "2026-03-01T12:00:00Z",
@@ -71,7 +73,7 @@ class Sides:
             "preset": "",
             "verdict": "pass",
         }
-        return Side(**{**fields, "suites": {s.id: s for s in suites}, **more})
+        return RunSummary(**{**fields, "suites": {s.id: s for s in suites}, **more})
 
 
 @pytest.fixture(scope="session")
@@ -112,10 +114,10 @@ def make_run(
     """One run of OCRBench's fixtures and a few parameter cases against the reference endpoint."""
     from kvv.cases.suite import load_suite
     from kvv.data import load
-    from kvv.execution.answer_key import canned
+    from kvv.execution.answer_key import answer_entries
 
-    key = canned(load_suite("ocrbench").answer_key(load("ocrbench", fixture=True)))
-    with ReferenceServer(ReferenceConfig(answers=key, accuracy=accuracy, seed=seed, faults=faults)) as server:
+    key = answer_entries(load_suite("ocrbench").answer_key(load("ocrbench", fixture=True)))
+    with MockServer(MockConfig(answers=key, accuracy=accuracy, seed=seed, faults=faults)) as server:
         arguments = [
             "run",
             "params",

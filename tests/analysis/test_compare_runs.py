@@ -16,7 +16,7 @@ import pytest
 from kvv.analysis import UnlikeRuns, compare, with_answers
 from kvv.analysis.report import as_json, document
 from kvv.core import Area, Outcome
-from kvv.rendering.document import Document, Estimate, Excerpt, Section, Table, csv_text, html, markdown
+from kvv.rendering.document import Document, DocumentTable, Estimate, Excerpt, Section, csv_text, html, markdown
 
 RNG = np.random.default_rng
 
@@ -135,7 +135,7 @@ HOSTILE = [
 
 
 def hostile_document(text: str) -> Document:
-    table = Table(name="t", columns=("c", text), rows=((text, Estimate(value=0.5, low=0.4, high=0.6, n=9)),))
+    table = DocumentTable(name="t", columns=("c", text), rows=((text, Estimate(value=0.5, low=0.4, high=0.6, n=9)),))
     excerpt = Excerpt(line=text, texts=((text, text),))
     return Document(
         title=text, lead=(text,), sections=(Section(title=text, notes=(text,), tables=(table,), excerpts=(excerpt,)),)

@@ -12,7 +12,7 @@ import pytest
 
 from kvv.cli.verbs.confirm import Again, what_alarmed
 from kvv.core import Area, FindingKind, Gate, Level, Outcome
-from kvv.decision import Decision, FindingGroup
+from kvv.decision import CountedFindings, Decision
 from kvv.storage.store import Store
 
 
@@ -38,7 +38,7 @@ def stored(**cases_of_rules: list[str]) -> Store:
 
 def decided(*gates: tuple[str, Area, Outcome], rules: tuple[tuple[str, Level], ...] = ()) -> Decision:
     found = tuple(
-        FindingGroup(
+        CountedFindings(
             rule=rule,
             area=Area.STREAMING,
             level=level,

@@ -29,7 +29,7 @@ from kvv.analysis.regression import (
 )
 from kvv.core import Area, Gate, Level, Outcome
 from kvv.decision import Decision
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.profiles.policy import Policy, load_policy
 from kvv.stats import repeated_alarm
 from kvv.storage.run_folder import STORE, read_config, runs_under
@@ -42,23 +42,23 @@ POLICY = (
 )
 
 
-def a_server(accuracy: float, *faults: str) -> ReferenceServer:
+def a_server(accuracy: float, *faults: str) -> MockServer:
     from kvv.cases.suite import load_suite
     from kvv.data import load
-    from kvv.execution.answer_key import canned
+    from kvv.execution.answer_key import answer_entries
 
-    key = canned(load_suite("ocrbench").answer_key(load("ocrbench", fixture=True)))
-    return ReferenceServer(ReferenceConfig(answers=key, accuracy=accuracy, seed=3, faults=faults))
+    key = answer_entries(load_suite("ocrbench").answer_key(load("ocrbench", fixture=True)))
+    return MockServer(MockConfig(answers=key, accuracy=accuracy, seed=3, faults=faults))
 
 
 @pytest.fixture(scope="module")
-def worse() -> Iterator[ReferenceServer]:
+def worse() -> Iterator[MockServer]:
     with a_server(0.5, "A05") as server:
         yield server
 
 
 @pytest.fixture
-def night(runs: Any, call: Any, worse: ReferenceServer) -> Path:
+def night(runs: Any, call: Any, worse: MockServer) -> Path:
     """The bad run of `runs`, as if the worse server of this module had been its endpoint."""
     Path("night.toml").write_text(POLICY, "utf-8")
     folder = Path("reports") / str(runs.bad.name)

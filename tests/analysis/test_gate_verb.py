@@ -129,9 +129,9 @@ def test_only_accept_changes_the_baseline_and_gate_finds_it(runs: Any, call: Any
 def test_a_baseline_that_was_accepted_before_ports_were_told_apart_is_found_by_its_address(
     runs: Any, call: Any, policy: str
 ) -> None:
-    from kvv.storage.run_summary_reader import finished, side_of
+    from kvv.storage.run_summary_reader import open_finished, side_of
 
-    with finished(str(runs.good), None) as (store, _):
+    with open_finished(str(runs.good), None) as (store, _):
         good = side_of(store)
     write_baseline(Path("baselines"), Baseline(side=replace(good, vendor="local"), accepted="2026-01-01T00:00:00Z"))
     assert gated(call, runs.same, "--policy", policy)[0] == 0
@@ -174,9 +174,9 @@ def test_a_failed_run_is_accepted_only_by_force(runs: Any, call: Any) -> None:
 
 
 def test_a_baseline_file_holds_what_the_run_had(runs: Any, call: Any) -> None:
-    from kvv.storage.run_summary_reader import finished, side_of
+    from kvv.storage.run_summary_reader import open_finished, side_of
 
-    with finished(str(runs.good), None) as (store, _):
+    with open_finished(str(runs.good), None) as (store, _):
         side = side_of(store)
     path = write_baseline(Path("b"), Baseline(side=side, accepted="2026-03-01T00:00:00Z"))
     assert read_baseline(path).side == side
@@ -292,11 +292,11 @@ def test_small_accepted_losses_add_up_to_a_drift(sides: Any) -> None:
 
 
 def test_older_baselines_show_drift_and_an_unlike_one_is_left_out(runs: Any, call: Any, policy: str) -> None:
-    from kvv.storage.run_summary_reader import finished, side_of
+    from kvv.storage.run_summary_reader import open_finished, side_of
 
-    with finished(str(runs.good), None) as (store, _):
+    with open_finished(str(runs.good), None) as (store, _):
         good = side_of(store)
-    with finished(str(runs.bad), None) as (store, _):
+    with open_finished(str(runs.bad), None) as (store, _):
         bad = side_of(store)
     other = replace(
         good,
@@ -363,9 +363,9 @@ def test_waivers_are_used_while_they_hold_and_reported_otherwise(
 
 
 def test_a_baseline_made_otherwise_is_refused_until_allowed(runs: Any, call: Any, policy: str) -> None:
-    from kvv.storage.run_summary_reader import finished, side_of
+    from kvv.storage.run_summary_reader import open_finished, side_of
 
-    with finished(str(runs.good), None) as (store, _):
+    with open_finished(str(runs.good), None) as (store, _):
         good = side_of(store)
     suite = good.suites["ocrbench"]
     hot = replace(suite, facts={**suite.facts, "sampling": {**suite.facts["sampling"], "temperature": 0.6}})
@@ -411,12 +411,12 @@ margin = 0.03
 
 
 def test_an_f1_is_judged_by_how_accepted_baselines_agree(call: Any, tmp_path: Path) -> None:
-    from kvv.storage.run_summary_reader import finished, side_of
+    from kvv.storage.run_summary_reader import open_finished, side_of
 
     assert call("run", "toolcall", "--samples", "4", "--out", "out", "-q").code == 0
     (folder,) = Path("out").iterdir()
     Path("f1.toml").write_text(F1_POLICY, "utf-8")
-    with finished(str(folder), None) as (store, _):
+    with open_finished(str(folder), None) as (store, _):
         side = side_of(store)
     for number, name in enumerate(("one", "two")):
         write_baseline(

@@ -13,8 +13,8 @@ from statsmodels.datasets import nile
 
 from kvv.analysis import Measured
 from kvv.analysis.history import Reading, Unread, as_json, document, history
-from kvv.mockserver import ReferenceServer
-from kvv.rendering.document import Chart, Estimate, Mark, Unit, html, markdown, sparkline
+from kvv.mockserver import MockServer
+from kvv.rendering.document import Chart, ChartMark, Estimate, Unit, html, markdown, sparkline
 from kvv.stats.changes import change_points, pettitt
 
 RNG = np.random.default_rng
@@ -125,7 +125,7 @@ def test_fixture_data_is_marked_in_the_name_of_its_series() -> None:
 
 def test_a_sparkline_spans_its_scale_and_marks_changes() -> None:
     points = tuple((str(i), Estimate(value=v, n=9)) for i, v in enumerate([0.9, 0.9, 0.8, 0.8]))
-    chart = Chart(title="x", unit=Unit.SHARE, points=points, marks=(Mark(index=2, text="t"),))
+    chart = Chart(title="x", unit=Unit.SHARE, points=points, marks=(ChartMark(index=2, text="t"),))
     assert sparkline(chart) == "x: ██|▁▁ 80.00 to 90.00 %, n 4 runs"
     page = html(document(history([reading(i, 0.9) for i in range(1, 9)], RNG(0))))
     assert page.count("<polyline") == 1
@@ -175,7 +175,7 @@ def test_a_night_that_never_reached_the_model_is_no_value_of_any_series(runs: An
     import shutil
 
     shutil.copytree(runs.good, tmp_path / "nights" / runs.good.name)
-    with ReferenceServer() as server:
+    with MockServer() as server:
         wrong = server.base_url.replace("/v1", "/nowhere/v1")
         asked = call(
             "run",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvv.analysis.findings import broken, contract_groups, rule_lines, who_fails
+from kvv.analysis.findings import contract_groups, list_broken, rule_lines, who_fails
 from kvv.analysis.layers import LISTED, as_data, section, verdict_lines
 from kvv.core import Area, Gate, Level, Outcome
 from kvv.rendering.document import Document, html, markdown
@@ -152,7 +152,7 @@ def test_who_breaks_what_is_said_by_the_gates_that_fail(sides: Any) -> None:
         gates=(gate(P), Gate(id="latency/ttft", area=Area.LATENCY, level=Level.MUST, decision=F)),
         contract="pass",
     )
-    assert broken(fails) == ["tools/index-reused (17 answers)", "tools/name (1 answer)"]
+    assert list_broken(fails) == ["tools/index-reused (17 answers)", "tools/name (1 answer)"]
     assert who_fails([fails, waived, slow], ["gamma", "beta", "alpha"]) == [
         "gamma breaks tools/index-reused (17 answers), tools/name (1 answer)",
         "alpha fails latency/ttft",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvv.analysis.leaderboard import Published, as_json, document, leaderboard
+from kvv.analysis.leaderboard import PublishedEntry, as_json, document, leaderboard
 from kvv.rendering.document import html, markdown
 
 RNG = np.random.default_rng
@@ -118,7 +118,7 @@ def test_the_public_columns_come_first_and_in_their_order(sides: Any) -> None:
 def test_another_set_of_a_suite_does_not_fill_the_public_column(
     sides: Any, suite: str, name: str, public: str, title: str
 ) -> None:
-    published = [Published(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89})]
+    published = [PublishedEntry(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89})]
     found = leaderboard([sides.side(edition(sides, suite, name))], RNG(0), published={"kimi-k3": published})
     table = document(found).sections[0].tables[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))
@@ -127,7 +127,7 @@ def test_another_set_of_a_suite_does_not_fill_the_public_column(
 
 def test_published_rows_stand_beside_measured_ones_as_means_without_n_or_date(sides: Any) -> None:
     published = [
-        Published(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89, "swebench/DeepSWE": 0.675})
+        PublishedEntry(vendor="Owner", model="K3", source="there", values={"ocrbench": 0.89, "swebench/DeepSWE": 0.675})
     ]
     found = leaderboard(vendors(sides, [1] * 9), RNG(0), published={"kimi-k3": published, "other": published})
     table = document(found).sections[0].tables[0]

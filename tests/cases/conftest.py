@@ -9,7 +9,7 @@ import pytest
 import replies
 
 from kvv.cases.case_file import Names, parse_case_file
-from kvv.cases.checks import Look
+from kvv.cases.checks import CheckInput
 from kvv.cases.contract import COMMON, Toolbox, contract_step, names_of
 from kvv.cases.contract.expand import expand
 from kvv.cases.suite import Context, Settings
@@ -153,14 +153,14 @@ class Lab:
         body: Mapping[str, Any] | None = None,
         siblings: Mapping[str, Answer] | None = None,
         **more: Any,
-    ) -> Look:
+    ) -> CheckInput:
         """One answer for a check; ``siblings`` by name, the answer itself being the last of them where none are
         given.
         """
         request = Request(body=body or {})
         one = self.answered(request, answer, **more)
         others = {name: self.answered(request, other) for name, other in (siblings or {}).items()}
-        return Look(answered=one, case=self.case(), siblings=others or {"": one})
+        return CheckInput(answered=one, case=self.case(), siblings=others or {"": one})
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvv.cases.checks import ANSWER_CHECKS, COMPARISONS, Problem
+from kvv.cases.checks import ANSWER_CHECKS, COMPARISONS, CheckProblem
 from kvv.cases.checks.schema import mismatch, read_json
 from kvv.core import Outcome
 
@@ -21,7 +21,7 @@ TOOL = {
 }
 
 
-def outcome(problem: Problem | None) -> tuple[Outcome, str]:
+def outcome(problem: CheckProblem | None) -> tuple[Outcome, str]:
     return (Outcome.PASS, "") if problem is None else (problem.outcome, problem.reason)
 
 

@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 from replies import completion, exchange, refusal
 
-from kvv.cases.confirm_refusal import unconfirmed
+from kvv.cases.confirm_refusal import judge_recorded
 from kvv.cases.suite import Context, Judge, Settings, Suite, load_suite
 from kvv.core import Answered, Ask, Case, Done, FaultKind, Identity, Observation, Outcome, Request, Shape, Verdict
 from kvv.data import load
@@ -119,7 +119,7 @@ def test_a_recorded_refusal_nobody_can_ask_about_again_is_inconclusive() -> None
     suite = load_suite("ocrbench")
     case = first_case(suite)
     request = suite.step(case, []).requests[0]  # type: ignore[union-attr]
-    found = unconfirmed(case, said("refused", request, case))
+    found = judge_recorded(case, said("refused", request, case))
     assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "unconfirmed-refusal")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.store import Store
 
 FILES = {"run.toml", "store.sqlite", "report.json", "junit.xml", "report.md", "report.html", "leaderboard.json"}
@@ -124,11 +124,11 @@ def test_the_reported_hits_equal_the_servers_own_count(kvv_cli: Any, shared: Pat
     """30 problems x 4 samples at accuracy 0.8 (issue 2, real input)."""
     from kvv.cases.suite import load_suite
     from kvv.data import load
-    from kvv.execution.answer_key import canned
+    from kvv.execution.answer_key import answer_entries
 
     data = shared / "data/aime25/test.jsonl"
-    key = canned(load_suite("aime2025").answer_key(load("aime2025", path=data)))
-    with ReferenceServer(ReferenceConfig(answers=key, accuracy=0.8, seed=7)) as server:
+    key = answer_entries(load_suite("aime2025").answer_key(load("aime2025", path=data)))
+    with MockServer(MockConfig(answers=key, accuracy=0.8, seed=7)) as server:
         ran = kvv_cli(
             "run",
             "aime2025",
@@ -176,9 +176,9 @@ def test_recorded_results_give_the_golden_confusion_and_name_every_failure(kvv_c
 def test_a_run_becomes_a_reference_that_the_same_endpoint_passes_and_a_worse_one_fails(
     kvv_cli: Any, tmp_path: Path
 ) -> None:
-    from kvv.execution.answer_key import canned, keyed_suites
+    from kvv.execution.answer_key import answer_entries, keyed_suites
 
-    key = canned(keyed_suites({}))
+    key = answer_entries(keyed_suites({}))
     arguments = ("run", "aime2025", "--data", "aime2025=fixture", "--samples", "16", "--model", "kimi-k3")
     decided = {}
     for name, accuracy, more in (
@@ -186,7 +186,7 @@ def test_a_run_becomes_a_reference_that_the_same_endpoint_passes_and_a_worse_one
         ("same", 0.9, ("--reference", "good.jsonl")),
         ("worse", 0.3, ("--reference", "good.jsonl")),
     ):
-        with ReferenceServer(ReferenceConfig(answers=key, accuracy=accuracy, seed=len(name))) as server:
+        with MockServer(MockConfig(answers=key, accuracy=accuracy, seed=len(name))) as server:
             decided[name] = kvv_cli(*arguments, "--base-url", server.base_url, *more, out=tmp_path / name)
     assert decided["good"].row("aime2025")["verdict"] in (None, "skip")
     assert decided["same"].row("aime2025")["verdict"] in ("pass", "inconclusive")
@@ -196,7 +196,7 @@ def test_a_run_becomes_a_reference_that_the_same_endpoint_passes_and_a_worse_one
 
 
 def test_what_one_case_was_asked_and_answered_can_be_shown_and_exported(kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig(faults=("A05",))) as server:
+    with MockServer(MockConfig(faults=("A05",))) as server:
         ran = kvv_cli(
             "run", "params", "--case", "params/rejected/*", "--base-url", server.base_url, "--model", "kimi-k3"
         )
@@ -227,7 +227,7 @@ def test_inside_github_actions_a_run_annotates_and_writes_the_step_summary(
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    with ReferenceServer(ReferenceConfig(faults=("A01",))) as server:
+    with MockServer(MockConfig(faults=("A01",))) as server:
         ran = kvv_cli("check", "params", "--base-url", server.base_url, "--model", "kimi-k3", "-q")
     assert ran.code == 1
     assert "::error title=contract/decoding::" in ran.out
@@ -237,7 +237,7 @@ def test_inside_github_actions_a_run_annotates_and_writes_the_step_summary(
 
 
 def test_score_judges_the_wire_rules_again_and_puts_back_what_was_lost(kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig(faults=("C12",))) as server:
+    with MockServer(MockConfig(faults=("C12",))) as server:
         ran = kvv_cli("check", "streaming", "--base-url", server.base_url, "--model", "kimi-k3", "-q")
     assert ran.code == 1
     before = ran.report["findings"]

@@ -21,7 +21,7 @@ import kvv.cli.main
 import kvv.cli.verbs.session
 from kvv.cli.main import main
 from kvv.cli.stdio import Outlet
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 
 HEAVY = {"numpy", "scipy", "aiohttp", "pandas", "datasets", "jinja2", "sympy", "rich"}
 
@@ -84,7 +84,7 @@ MOMENTS = [
     ("main", "_verb"),
     ("verbs.session", "_put_plan"),
     ("verbs.session", "execute"),
-    ("verbs.session", "finish"),
+    ("verbs.session", "finalize"),
 ]
 
 
@@ -192,9 +192,9 @@ def failed_and_passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, P
     one.
     """
     folders = []
-    for fault, code in (((ReferenceConfig(faults=("A05",))), 1), (ReferenceConfig(), 0)):
+    for fault, code in (((MockConfig(faults=("A05",))), 1), (MockConfig(), 0)):
         out = tmp_path_factory.mktemp("out")
-        with ReferenceServer(fault) as server:
+        with MockServer(fault) as server:
             line = (
                 f"{COMMAND} run params --case 'params/*/temperature*' --base-url {server.base_url} --model kimi-k3"
                 f" --out {out} 2>&1 | true"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kvv.core import Outcome
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.store import Store
 
 
@@ -54,7 +54,7 @@ def silent() -> Any:
 @pytest.fixture
 def found(kvv_cli: Any) -> Iterator[Any]:
     """A contract run against a server with a fault that the wire rules object to."""
-    with ReferenceServer(ReferenceConfig(faults=("F10",))) as server:
+    with MockServer(MockConfig(faults=("F10",))) as server:
         ran = kvv_cli("check", "usage", "--base-url", server.base_url, "--model", "kimi-k3")
     assert ran.report["findings"]
     return ran
@@ -107,7 +107,7 @@ def test_a_rule_without_findings_names_those_that_have_some(found: Any, kvv_cli:
 def test_a_reference_that_cannot_be_written_is_refused_before_anything_is_sent(
     target: str, kvv_cli: Any, tmp_path: Path
 ) -> None:
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         asked = server.stats()["requests"]
         arguments = (
             "run",
@@ -127,7 +127,7 @@ def test_a_reference_that_cannot_be_written_is_refused_before_anything_is_sent(
 
 
 def test_a_case_that_ended_in_our_own_error_is_asked_again_on_resuming_and_no_other(kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         ran = kvv_cli(
             "run",
             "aime2025",

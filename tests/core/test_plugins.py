@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvv.cases.suite import built_in
-from kvv.core.plugins import SUITES, registered
+from kvv.core.plugins import SUITES, find_entry_points
 from kvv.profiles.profile import shipped_profiles
 
 GOOD = """
@@ -135,7 +135,7 @@ def test_metadata_that_cannot_be_read_is_named_where_it_speaks_of_suites(
     install(place, "unrelated", "[console_scripts]\nno assignment here\n")
     install(place, "fine", "[kvv.suites]\ngood = good_suite:Good\n")
     monkeypatch.syspath_prepend(place)
-    entries, malformed = registered(SUITES)
+    entries, malformed = find_entry_points(SUITES)
     assert [(entry.name, entry.module) for entry in entries] == [("good", "good_suite")]
     assert [line.partition(": ")[0] for line in malformed] == ["entry points of torn-1.dist-info"]
 

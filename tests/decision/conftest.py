@@ -10,7 +10,7 @@ from means import mean_stats
 
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Case, Level, Outcome, Verdict
-from kvv.decision import Collector, Decision, Evidence, SuiteRun, decide
+from kvv.decision import Collector, Decision, DecisionEvidence, SuiteRun, decide
 from kvv.profiles.policy import Policy
 from kvv.stats.metrics import Metric
 
@@ -109,7 +109,7 @@ class Bench:
                 (v for v in every if v[0].suite == "bench"),
             )
         latency = evidence.pop("latency", None)
-        return decide(collector, Evidence(stats=stats, **evidence), np.random.default_rng(0), latency=latency)
+        return decide(collector, DecisionEvidence(stats=stats, **evidence), np.random.default_rng(0), latency=latency)
 
 
 @pytest.fixture

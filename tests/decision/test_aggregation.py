@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Finding, FindingKind, Level, Outcome
-from kvv.decision import FindingGroup, SuiteRun, aggregate, coverage_sentence, exit_code, group_findings
+from kvv.decision import CountedFindings, SuiteRun, aggregate, coverage_sentence, exit_code, group_findings
 
 P, F, I, S, E = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.ERROR  # noqa: E741
 
 
-def finding(level: Level = Level.MUST, rule: str = "stream/done", area: Area = Area.STREAMING) -> FindingGroup:
-    return FindingGroup(
+def finding(level: Level = Level.MUST, rule: str = "stream/done", area: Area = Area.STREAMING) -> CountedFindings:
+    return CountedFindings(
         rule=rule, area=area, level=level, kind=FindingKind.BREAKS_CLIENTS, count=3, exchanges=2, message="no [DONE]"
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Outcome, ReferenceValue, Stat
-from kvv.decision import Look, SuiteRun
+from kvv.decision import InterimAnalysis, SuiteRun
 from kvv.stats import equal_looks, obrien_fleming, tango_interval, tango_z
 from kvv.stats.metrics import rate_stat
 
@@ -308,15 +308,17 @@ def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
     bound = obrien_fleming(0.05, equal_looks(5))[1]
     assert 1.645 < z < bound
     refs = {"bench": [bench.reference(reference)]}
-    look = Look(number=2, fractions=equal_looks(5))
+    look = InterimAnalysis(number=2, fractions=equal_looks(5))
     at_look = bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs, looks={"bench": look})
     assert at_look.outcome is I
     assert bench.decide(bench.answers(vendor), {**policy(), "looks": 5}, references=refs).outcome is P
 
 
-@pytest.mark.parametrize(("looks", "expected"), [({"bench": Look(number=3, fractions=equal_looks(5))}, P), ({}, I)])
+@pytest.mark.parametrize(
+    ("looks", "expected"), [({"bench": InterimAnalysis(number=3, fractions=equal_looks(5))}, P), ({}, I)]
+)
 def test_what_an_early_stop_left_out_is_not_open_but_what_a_cut_run_left_out_is(
-    bench: Any, looks: dict[str, Look], expected: Outcome
+    bench: Any, looks: dict[str, InterimAnalysis], expected: Outcome
 ) -> None:
     vendor, reference = table(540, 5, 5, 50)
     answers = bench.answers(vendor)
@@ -472,7 +474,7 @@ def test_a_regression_gate_at_a_look_needs_the_looks_own_width(bench: Any) -> No
     and not 1.64.
     """
     vendor, reference = table(340, 10, 10, 40)
-    looks = {"bench": Look(number=2, fractions=equal_looks(5))}
+    looks = {"bench": InterimAnalysis(number=2, fractions=equal_looks(5))}
     refs = {"bench": [bench.reference(reference)]}
     seen = {}
     for detect in (0.05, 0.08):
@@ -538,7 +540,7 @@ def test_a_regression_gate_knows_no_clusters(bench: Any) -> None:
 
 def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
     vendor, reference = table(860, 4, 4, 132)
-    look = Look(number=1, fractions=equal_looks(5), planned=5000)
+    look = InterimAnalysis(number=1, fractions=equal_looks(5), planned=5000)
     decision = bench.decide(
         bench.answers(vendor),
         {**policy(), "looks": 5},
@@ -552,7 +554,7 @@ def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
     assert taken.z > taken.bound
     assert taken.interval[0] > -0.03
     assert decision.gates[0].reason.endswith("stopped at look 1 of 5 for pass: 1,000 of 5,000 asked")
-    ran_out = Look(number=5, fractions=equal_looks(5), planned=1000, stopped=False)
+    ran_out = InterimAnalysis(number=5, fractions=equal_looks(5), planned=1000, stopped=False)
     end = bench.decide(
         bench.answers(vendor),
         {**policy(), "looks": 5},
@@ -568,7 +570,7 @@ def test_a_look_at_repeats_shows_students_t_as_a_normal_value(bench: Any) -> Non
     ability = np.clip(rng.beta(5, 0.6, 12), 0, 1)
     vendor = [float(rng.random() < p) for p in ability for _ in range(32)]
     reference = {f"bench/q{i}": [float(rng.random() < p) for _ in range(32)] for i, p in enumerate(ability)}
-    look = Look(number=2, fractions=equal_looks(5), planned=30 * 32)
+    look = InterimAnalysis(number=2, fractions=equal_looks(5), planned=30 * 32)
     decision = bench.decide(
         bench.answers(vendor, samples=32),
         policy(margin=0.3),

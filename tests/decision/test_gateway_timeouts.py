@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvv.core import FaultKind
-from kvv.decision.gateway_timeouts import Ending, suspected_timeouts
+from kvv.decision.gateway_timeouts import AttemptEnding, suspected_timeouts
 
 
 def ended(
@@ -16,10 +16,10 @@ def ended(
     fault: FaultKind | None = None,
     stream: bool = False,
     answered: bool = False,
-) -> list[Ending]:
+) -> list[AttemptEnding]:
     status = 200 if answered else status
     return [
-        Ending(
+        AttemptEnding(
             exchange=f"c#{number}/0.0.probe", stream=stream, total_ms=ms, answered=answered, status=status, fault=fault
         )
         for number, ms in enumerate(total_ms)
@@ -42,7 +42,7 @@ SAME = (60_004.0, 60_120.0, 60_051.0, 60_300.0)
     ],
     ids=["504", "cut", "reset", "shorter-answers", "most", "other-mode", "quick-503"],
 )
-def test_cuts_at_the_same_age_are_a_time_limit(endings: list[Ending]) -> None:
+def test_cuts_at_the_same_age_are_a_time_limit(endings: list[AttemptEnding]) -> None:
     [found] = suspected_timeouts(endings)
     assert (found.after_ms, found.cuts) == (60_004.0, 4)
     assert "ended after 60.0 s" in found.sentence
@@ -80,7 +80,7 @@ def test_cuts_at_the_same_age_are_a_time_limit(endings: list[Ending]) -> None:
         "nothing",
     ],
 )
-def test_anything_else_is_none(endings: list[Ending]) -> None:
+def test_anything_else_is_none(endings: list[AttemptEnding]) -> None:
     assert suspected_timeouts(endings) == []
 
 

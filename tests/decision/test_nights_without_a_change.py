@@ -11,7 +11,7 @@ import pytest
 from scipy.special import bdtr
 
 from kvv.core import Outcome
-from kvv.profiles.policy import Mode, load_policy
+from kvv.profiles.policy import BenchmarkMode, load_policy
 from kvv.stats import repeated_alarm
 
 #: questions of one suite and nights
@@ -47,7 +47,7 @@ def test_nights_alarm_as_often_as_is_stated_alone_and_confirmed() -> None:
     """
     nightly = load_policy("nightly")
     # those at the policy's own alpha
-    gates = sum(entry.mode is Mode.REGRESSION and entry.alpha is None for entry in nightly.benchmark)
+    gates = sum(entry.mode is BenchmarkMode.REGRESSION and entry.alpha is None for entry in nightly.benchmark)
     assert gates == 4
     rng = np.random.default_rng(7)
     # only the questions of which chance decides: the others never differ

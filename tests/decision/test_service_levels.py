@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kvv.core import Outcome
-from kvv.decision import Answer, LatencyTally, Lost
+from kvv.decision import LatencyTally, Lost, TimedAnswer
 from kvv.profiles.policy import Policy
 
 
@@ -16,7 +16,7 @@ def judged(kept: int, missed: int, **level: Any) -> Any:
     tally = LatencyTally(policy)
     for i in range(kept + missed):
         slow = i >= kept
-        tally.add(Answer(prompt_tokens=500, ttft_ms=1000.1 if slow else 1000.0, output_tps=10.0 if slow else 30.0))
+        tally.add(TimedAnswer(prompt_tokens=500, ttft_ms=1000.1 if slow else 1000.0, output_tps=10.0 if slow else 30.0))
     return tally.gates()[0]
 
 
@@ -51,8 +51,8 @@ def test_a_level_counts_only_its_prompt_lengths_and_workload() -> None:
     }
     tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": [level]}))
     for tokens, workload in ((999, "agentic"), (2000, "agentic"), (1500, "chat"), (1000, "agentic"), (1999, "agentic")):
-        tally.add(Answer(prompt_tokens=tokens, workload=workload, ttft_ms=5.0))
-    tally.add(Answer(prompt_tokens=1500, workload="agentic"))
+        tally.add(TimedAnswer(prompt_tokens=tokens, workload=workload, ttft_ms=5.0))
+    tally.add(TimedAnswer(prompt_tokens=1500, workload="agentic"))
     assert "2 of 2 requests" in tally.gates()[0].reason
 
 
@@ -61,7 +61,7 @@ def test_a_missed_service_level_fails_the_latency_area(bench: Any) -> None:
     policy = Policy.model_validate({"name": "p", "service_level": [level]})
     tally = LatencyTally(policy)
     for _ in range(50):
-        tally.add(Answer(prompt_tokens=1, ttft_ms=5000.0))
+        tally.add(TimedAnswer(prompt_tokens=1, ttft_ms=5000.0))
     decision = bench.decide([bench.case("params/a", "params")], policy, latency=tally)
     assert (decision.outcome, decision.areas["latency"], decision.areas["decoding"]) == (
         Outcome.FAIL,
@@ -81,7 +81,7 @@ def with_lost(answered: int, lost: int, *, level: dict[str, Any] | None = None, 
     table = {"id": "ttft", "measure": "ttft_ms", "limit": 1000, "share": 0.9, **(level or {})}
     tally = LatencyTally(Policy.model_validate({"name": "p", "service_level": [table]}))
     for _ in range(answered):
-        tally.add(Answer(prompt_tokens=500, ttft_ms=5.0, e2e_ms=5.0))
+        tally.add(TimedAnswer(prompt_tokens=500, ttft_ms=5.0, e2e_ms=5.0))
     for _ in range(lost):
         tally.lose(Lost(**{"prompt_tokens": 500, **request}))
     return tally.gates()[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvv.core import Upstream
-from kvv.decision.upstreams import AnsweredBy, fingerprints, mixed, named
+from kvv.decision.upstreams import AnsweredBy, count_providers, find_mixed, fingerprints
 
 
 def by(suite: str, count: int = 10, **upstream: str) -> AnsweredBy:
@@ -27,7 +27,7 @@ def by(suite: str, count: int = 10, **upstream: str) -> AnsweredBy:
     ],
 )
 def test_another_provider_or_another_returned_model_is_another_upstream(found: list[AnsweredBy], words: str) -> None:
-    assert mixed(found, ["b"]) == {"b": words}
+    assert find_mixed(found, ["b"]) == {"b": words}
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_another_provider_or_another_returned_model_is_another_upstream(found: l
     ],
 )
 def test_what_one_correct_server_may_do_is_no_mix(found: list[AnsweredBy]) -> None:
-    assert mixed(found, ["b", "b2"]) == {}
+    assert find_mixed(found, ["b", "b2"]) == {}
 
 
 def test_providers_that_take_turns_by_suite_mix_the_whole_run() -> None:
-    assert set(mixed([by("b", provider="A"), by("b2", provider="B")], ["b", "b2"])) == {"b", "b2"}
+    assert set(find_mixed([by("b", provider="A"), by("b2", provider="B")], ["b", "b2"])) == {"b", "b2"}
 
 
 def test_a_name_of_any_length_is_cut_and_many_are_not_all_listed() -> None:
-    words = mixed([by("b", provider=f"{n}" * 500) for n in range(9)], ["b"])["b"]
+    words = find_mixed([by("b", provider=f"{n}" * 500) for n in range(9)], ["b"])["b"]
     assert words.startswith("9 upstreams")
     assert len(words) < 400
     assert words.endswith(", ...)")
@@ -67,7 +67,7 @@ def test_names_and_fingerprints_are_counted_for_the_report() -> None:
         by("p", 2, provider="B", system_fingerprint="x"),
         by("p", 1, system_fingerprint="y"),
     ]
-    assert named(found) == {"A": 5, "B": 2}
-    assert named([by("b", 5, model="k"), by("p", 2, model="k")]) == {"unnamed": 7}
-    assert named([]) == {}
+    assert count_providers(found) == {"A": 5, "B": 2}
+    assert count_providers([by("b", 5, model="k"), by("p", 2, model="k")]) == {"unnamed": 7}
+    assert count_providers([]) == {}
     assert fingerprints(found) == {"x": 7, "y": 1}

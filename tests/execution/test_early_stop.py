@@ -18,9 +18,9 @@ import pytest
 from kvv.cases.suite import load_suite
 from kvv.core import Role
 from kvv.data import load
-from kvv.execution.answer_key import canned
+from kvv.execution.answer_key import answer_entries
 from kvv.execution.preparation import prepare
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.planning.config import load_config
 from kvv.storage.store import Store
 
@@ -66,7 +66,7 @@ def ask(tmp_path: Path) -> list[str]:
 
 
 @contextmanager
-def vendor(tmp_path: Path, accuracy: float, **more: Any) -> Iterator[ReferenceServer]:
+def vendor(tmp_path: Path, accuracy: float, **more: Any) -> Iterator[MockServer]:
     entries = load_suite("aime2025").answer_key(load("aime2025", path=str(tmp_path / "problems.jsonl")))
     answers = tuple(
         type(a)(
@@ -77,9 +77,9 @@ def vendor(tmp_path: Path, accuracy: float, **more: Any) -> Iterator[ReferenceSe
             wrong=a.wrong,
             ease=0.0 if a.case.endswith("0") else 1.0,
         )
-        for a in canned(entries)
+        for a in answer_entries(entries)
     )
-    with ReferenceServer(ReferenceConfig(answers=answers, accuracy=accuracy, seed=11, **more)) as server:
+    with MockServer(MockConfig(answers=answers, accuracy=accuracy, seed=11, **more)) as server:
         yield server
 
 
@@ -218,13 +218,13 @@ def test_conversations_are_looked_at_whole_and_a_suite_without_looks_runs_on_in_
 ) -> None:
     suites = [load_suite(name) for name in ("beam", "toolcall")]
     answers = tuple(
-        entry for suite in suites for entry in canned(suite.answer_key(load(suite.dataset or "", fixture=True)))
+        entry for suite in suites for entry in answer_entries(suite.answer_key(load(suite.dataset or "", fixture=True)))
     )
     planned = prepare(load_config({"suites": ["beam"]}, environ={})).plan.suites[0].cases
     lines: list[dict[str, Any]] = [{"kvv_reference": 1, "model": "kimi-k3", "run_id": "official"}]
     lines += [{"suite": "beam", "case": case.id, "samples": [{"kvv_score": 1.0}]} for case in planned]
     (tmp_path / "official.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    with ReferenceServer(ReferenceConfig(answers=answers)) as server:
+    with MockServer(MockConfig(answers=answers)) as server:
         judge = ["--judge-base-url", server.base_url, "--judge-model", "kimi-k3"]
         options = [
             "--data",

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 
 KEY = "sk-first-look-0123456789"
 
 
 @pytest.fixture
-def locked(monkeypatch: pytest.MonkeyPatch, kvv_cli: Any) -> Iterator[ReferenceServer]:
+def locked(monkeypatch: pytest.MonkeyPatch, kvv_cli: Any) -> Iterator[MockServer]:
     """Our own endpoint, which wants a key; the right one is set (after kvv_cli took the variables away)."""
     monkeypatch.setenv("KVV_API_KEY", KEY)
-    with ReferenceServer(ReferenceConfig(api_key=KEY)) as server:
+    with MockServer(MockConfig(api_key=KEY)) as server:
         yield server
 
 
@@ -24,7 +24,7 @@ def doctor(kvv_cli: Any, url: str, model: str = "kimi-k3") -> Any:
     return kvv_cli("doctor", "usage", "--base-url", url, "--model", model)
 
 
-def test_a_good_endpoint_is_reachable_knows_the_model_and_takes_the_key(locked: ReferenceServer, kvv_cli: Any) -> None:
+def test_a_good_endpoint_is_reachable_knows_the_model_and_takes_the_key(locked: MockServer, kvv_cli: Any) -> None:
     ran = doctor(kvv_cli, locked.base_url)
     assert ran.code == 0
     for words in (
@@ -38,7 +38,7 @@ def test_a_good_endpoint_is_reachable_knows_the_model_and_takes_the_key(locked: 
 
 
 def test_an_endpoint_without_a_key_is_not_said_to_accept_one(kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         ran = doctor(kvv_cli, server.base_url)
     assert ran.code == 0
     assert "no key was asked for" in ran.out
@@ -51,9 +51,7 @@ Spoil = Callable[[str], str]
     "spoil",
     [lambda url: url.removesuffix("/v1"), lambda url: url.removesuffix("v1"), lambda url: url + "/chat/completions"],
 )
-def test_an_address_that_lacks_v1_or_says_too_much_is_put_right(
-    spoil: Spoil, locked: ReferenceServer, kvv_cli: Any
-) -> None:
+def test_an_address_that_lacks_v1_or_says_too_much_is_put_right(spoil: Spoil, locked: MockServer, kvv_cli: Any) -> None:
     wrong = spoil(locked.base_url)
     hint = f"did you mean --base-url {locked.base_url} ?"
     asked = doctor(kvv_cli, wrong)
@@ -70,7 +68,7 @@ def test_an_address_that_lacks_v1_or_says_too_much_is_put_right(
     assert hint in ran.report["trouble"]
 
 
-def test_a_run_at_a_wrong_address_is_resumed_at_the_right_one(locked: ReferenceServer, kvv_cli: Any) -> None:
+def test_a_run_at_a_wrong_address_is_resumed_at_the_right_one(locked: MockServer, kvv_cli: Any) -> None:
     ran = kvv_cli("check", "usage", "--base-url", locked.base_url.removesuffix("/v1"), "--model", "kimi-k3", "-q")
     resumed = kvv_cli("resume", str(ran.folder), "--base-url", locked.base_url, "-q")
     assert resumed.code == 0
@@ -86,7 +84,7 @@ def test_a_page_that_is_no_completion_may_stand_beside_an_api(serve: Any, kvv_cl
     assert "did you mean" not in ran.out
 
 
-def test_an_unknown_model_is_answered_with_those_that_are_listed(locked: ReferenceServer, kvv_cli: Any) -> None:
+def test_an_unknown_model_is_answered_with_those_that_are_listed(locked: MockServer, kvv_cli: Any) -> None:
     words = "it lists no model 'kimi-k9', but kimi-k3"
     asked = doctor(kvv_cli, locked.base_url, model="kimi-k9")
     assert (asked.code, words in asked.out) == (2, True)
@@ -99,7 +97,7 @@ def test_an_unknown_model_is_answered_with_those_that_are_listed(locked: Referen
     [("sk-another-key-000", "look at the key in the environment variable KVV_API_KEY"), ("", "is not set")],
 )
 def test_a_wrong_or_missing_key_is_a_configuration_error_that_names_the_variable(
-    key: str, words: str, locked: ReferenceServer, kvv_cli: Any, monkeypatch: pytest.MonkeyPatch
+    key: str, words: str, locked: MockServer, kvv_cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KVV_API_KEY", key)
     asked = doctor(kvv_cli, locked.base_url)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.store import Store
 
 KEY = "sk-canary-41d09b77aa"
@@ -32,7 +32,7 @@ def keyed(monkeypatch: pytest.MonkeyPatch, kvv_cli: Any) -> Any:
 
 
 def test_a_server_that_wants_its_key_passes_and_keeps_on_answering(keyed: Any) -> None:
-    with ReferenceServer(ReferenceConfig(api_key=KEY)) as server:
+    with MockServer(MockConfig(api_key=KEY)) as server:
         ran = keyed(*CHECK, "--base-url", server.base_url)
     assert checks(ran) == {"errors/key/missing/whole": "pass", "errors/key/wrong/whole": "pass"}
     assert ran.report["trouble"] == ""
@@ -49,7 +49,7 @@ def test_a_server_that_wants_its_key_passes_and_keeps_on_answering(keyed: Any) -
 
 
 def test_a_server_that_answers_anybody_fails_what_should_be_refused(keyed: Any) -> None:
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         ran = keyed(*CHECK, "--base-url", server.base_url)
     assert set(checks(ran).values()) == {"fail"}
     assert ran.report["areas"]["errors"] == "pass"  # at level should: shown, not gated
@@ -79,7 +79,7 @@ def test_a_refusal_of_foreign_keys_that_is_no_json_decides_nothing(keyed: Any, s
 def test_without_a_key_or_with_headers_that_may_be_one_nothing_is_asked(
     kvv_cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         bare = kvv_cli(*CHECK, "--base-url", server.base_url)
         monkeypatch.setenv("KVV_API_KEY", KEY)
         monkeypatch.setenv("GATEWAY", "value")

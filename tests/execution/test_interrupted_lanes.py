@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import tomli_w
 
-from kvv.execution.answer_key import canned, keyed_suites
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.execution.answer_key import answer_entries, keyed_suites
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.run_folder import runs_under
 from kvv.storage.store import Store
 
@@ -35,18 +35,16 @@ AIME = (
 
 
 @pytest.fixture
-def servers() -> Iterator[tuple[ReferenceServer, ReferenceServer]]:
-    key = canned(keyed_suites({}))
+def servers() -> Iterator[tuple[MockServer, MockServer]]:
+    key = answer_entries(keyed_suites({}))
     with (
-        ReferenceServer(ReferenceConfig(answers=key, accuracy=0.9, seed=1, ttft_ms=40.0)) as one,
-        ReferenceServer(ReferenceConfig(answers=key, accuracy=0.9, seed=2, ttft_ms=40.0)) as two,
+        MockServer(MockConfig(answers=key, accuracy=0.9, seed=1, ttft_ms=40.0)) as one,
+        MockServer(MockConfig(answers=key, accuracy=0.9, seed=2, ttft_ms=40.0)) as two,
     ):
         yield one, two
 
 
-def interrupted(
-    command: list[str], number: signal.Signals, *servers: ReferenceServer
-) -> subprocess.CompletedProcess[str]:
+def interrupted(command: list[str], number: signal.Signals, *servers: MockServer) -> subprocess.CompletedProcess[str]:
     """Signals once both endpoints have been asked some questions."""
     with subprocess.Popen(
         [sys.executable, "-m", "kvv", *command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -18,8 +18,8 @@ import pytest
 
 from kvv.cases.suite import load_suite
 from kvv.data import load
-from kvv.execution.answer_key import canned
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.execution.answer_key import answer_entries
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.store import Store
 
 SAMPLES = 5
@@ -27,16 +27,16 @@ CONCURRENCY = 4
 
 
 @pytest.fixture
-def server() -> Iterator[ReferenceServer]:
+def server() -> Iterator[MockServer]:
     """Half of the problems are always answered right, half always wrong, whatever was asked before."""
     suite = load_suite("aime2025")
-    answers = canned(suite.answer_key(load("aime2025", fixture=True)))
+    answers = answer_entries(suite.answer_key(load("aime2025", fixture=True)))
     fixed = tuple(
         type(a)(suite=a.suite, case=a.case, prompt=a.prompt, right=r, wrong=r)
         for n, a in enumerate(answers)
         for r in [a.right if n % 2 else a.wrong]
     )
-    with ReferenceServer(ReferenceConfig(answers=fixed, ttft_ms=25.0)) as running:
+    with MockServer(MockConfig(answers=fixed, ttft_ms=25.0)) as running:
         yield running
 
 
@@ -77,7 +77,7 @@ def run_folder(out: Path) -> Path:
     return next(path.parent for path in out.glob("*/store.sqlite"))
 
 
-def start_and_stop(server: ReferenceServer, out: Path, number: int, after: int) -> subprocess.Popen[str]:
+def start_and_stop(server: MockServer, out: Path, number: int, after: int) -> subprocess.Popen[str]:
     asked = server.stats()["requests"]
     process = subprocess.Popen(command(server.base_url, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     limit = time.monotonic() + 60
@@ -104,7 +104,7 @@ def resume(out: Path, capture: bool = True) -> tuple[int, dict[str, Any]]:
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSIX")
 @pytest.mark.parametrize("after", [1, 40])
 def test_a_killed_run_resumes_to_the_verdicts_of_an_uninterrupted_one(
-    server: ReferenceServer, tmp_path: Path, after: int
+    server: MockServer, tmp_path: Path, after: int
 ) -> None:
     whole = subprocess.run(
         command(server.base_url, tmp_path / "whole"), capture_output=True, text=True, timeout=120, check=False
@@ -125,7 +125,7 @@ def test_a_killed_run_resumes_to_the_verdicts_of_an_uninterrupted_one(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
-def test_sigterm_drains_reports_and_leaves_a_run_that_resume_completes(server: ReferenceServer, tmp_path: Path) -> None:
+def test_sigterm_drains_reports_and_leaves_a_run_that_resume_completes(server: MockServer, tmp_path: Path) -> None:
     process = start_and_stop(server, tmp_path, signal.SIGTERM, 20)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -141,7 +141,7 @@ def test_sigterm_drains_reports_and_leaves_a_run_that_resume_completes(server: R
 
 
 def test_a_run_that_is_complete_is_resumed_without_a_request_beyond_the_probe(
-    server: ReferenceServer, tmp_path: Path
+    server: MockServer, tmp_path: Path
 ) -> None:
     subprocess.run(command(server.base_url, tmp_path), capture_output=True, timeout=120, check=False)
     before, asked = verdicts(run_folder(tmp_path)), server.stats()["requests"]

@@ -8,7 +8,7 @@ import pytest
 
 import kvv.execution.scheduling.limits as limits
 from kvv.core import Observation, Shape, UsageReport
-from kvv.execution.scheduling.budget import Bounds, Budget
+from kvv.execution.scheduling.budget import Budget, RunBounds
 from kvv.execution.scheduling.limits import Limiter
 from kvv.profiles.profile import Prices
 
@@ -107,31 +107,31 @@ def usage(prompt: int, completion: int, cached: int = 0) -> Observation:
 
 
 def test_cost_counts_cached_tokens_at_their_own_price() -> None:
-    budget = Budget(bounds=Bounds(), prices=Prices(input=3.0, cached=0.3, output=15.0))
+    budget = Budget(bounds=RunBounds(), prices=Prices(input=3.0, cached=0.3, output=15.0))
     assert budget.count_usage(usage(1_000_000, 100_000, cached=600_000)) == pytest.approx(
         0.4 * 3 + 0.6 * 0.3 + 0.1 * 15
     )
 
 
 def test_nonsense_usage_earns_no_money_back() -> None:
-    budget = Budget(bounds=Bounds(), prices=Prices(input=3.0, cached=0.3, output=15.0))
+    budget = Budget(bounds=RunBounds(), prices=Prices(input=3.0, cached=0.3, output=15.0))
     assert budget.count_usage(usage(-5, -7, cached=-9)) == 0
     assert budget.count_usage(usage(10, 0, cached=10**9)) == pytest.approx(10 * 0.3 / 1e6)
     assert budget.count_usage(Observation(shape=Shape.COMPLETION)) is None
 
 
 def test_each_budget_has_its_reason() -> None:
-    def reason(bounds: Bounds) -> str | None:
+    def reason(bounds: RunBounds) -> str | None:
         budget = Budget(bounds=bounds, prices=Prices(input=1.0, cached=1.0, output=1.0))
         for _ in range(3):
             budget.count_request()
         budget.count_usage(usage(500, 500))
         return budget.exceeded()
 
-    assert reason(Bounds()) is None
-    assert reason(Bounds(requests=3)) == "max-requests"
-    assert reason(Bounds(requests=4)) is None
-    assert reason(Bounds(tokens=1000)) == "max-tokens-total"
-    assert reason(Bounds(cost=0.001)) == "max-cost"
-    assert reason(Bounds(cost=0.0011)) is None
-    assert reason(Bounds(deadline_s=0.0)) == "deadline"
+    assert reason(RunBounds()) is None
+    assert reason(RunBounds(requests=3)) == "max-requests"
+    assert reason(RunBounds(requests=4)) is None
+    assert reason(RunBounds(tokens=1000)) == "max-tokens-total"
+    assert reason(RunBounds(cost=0.001)) == "max-cost"
+    assert reason(RunBounds(cost=0.0011)) is None
+    assert reason(RunBounds(deadline_s=0.0)) == "deadline"

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from kvv.execution.scheduling.pacing import SILENT, SLACK, Pace, Pacer
+from kvv.execution.scheduling.pacing import SILENT, SLACK, Pacer, PaceSetting
 
 LIMIT = 2
 WINDOW = SLACK + LIMIT
 
 
-def lanes(count: int) -> Sequence[Pace]:
+def lanes(count: int) -> Sequence[PaceSetting]:
     pacer = Pacer()
     return [pacer.lane(lambda: LIMIT) for _ in range(count)]
 
@@ -23,7 +23,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def race(pace: Pace, works: int, done: list[int]) -> None:
+async def race(pace: PaceSetting, works: int, done: list[int]) -> None:
     for number in range(works):
         await pace.turn()
         done.append(number)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.seal import RECORD
 from kvv.storage.store import Store
 
@@ -53,7 +53,7 @@ def another_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["folder", "last"])
 def test_a_run_goes_on_by_itself_where_it_was_started_and_with_its_own_key(name: str, keyed: Any) -> None:
-    with ReferenceServer(ReferenceConfig(api_key=KEY)) as server:
+    with MockServer(MockConfig(api_key=KEY)) as server:
         cut = keyed(*CUT, "--base-url", server.base_url)
         assert cut.code == 5
         ended = keyed("resume", "last" if name == "last" else str(cut.folder), *MORE)
@@ -62,7 +62,7 @@ def test_a_run_goes_on_by_itself_where_it_was_started_and_with_its_own_key(name:
 
 
 def test_what_only_the_received_file_names_gets_no_request_and_no_key(keyed: Any, serve: Any) -> None:
-    with ReferenceServer(ReferenceConfig(api_key=KEY)) as server, serve(status=401) as listener:
+    with MockServer(MockConfig(api_key=KEY)) as server, serve(status=401) as listener:
         folder = keyed(*CUT, "--base-url", server.base_url).folder
         asked = server.stats()["requests"]
         for changed, options in (
@@ -104,7 +104,7 @@ def test_a_key_taken_out_of_the_file_does_not_send_the_usual_one(keyed: Any, ser
 def test_another_machine_goes_on_with_what_is_given_again(
     keyed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with ReferenceServer(ReferenceConfig(api_key=OTHER)) as server:
+    with MockServer(MockConfig(api_key=OTHER)) as server:
         folder = keyed(*CUT, "--base-url", server.base_url, "--api-key-env", "OTHER_SECRET").folder
         another_machine(monkeypatch, tmp_path)
         assert refused(
@@ -170,7 +170,7 @@ def test_the_reference_of_merged_shards_is_written_where_this_user_said(keyed: A
 
 
 def test_a_gate_measures_again_only_where_this_user_said(keyed: Any, serve: Any) -> None:
-    with ReferenceServer(ReferenceConfig(api_key=KEY)) as server, serve(status=401) as listener:
+    with MockServer(MockConfig(api_key=KEY)) as server, serve(status=401) as listener:
         folder = keyed(*CUT[:-3], "-q", "--base-url", server.base_url).folder
         base = shutil.copytree(folder, folder.parent.parent / "base")
         gate = ("gate", str(folder), "--baseline", str(base), "--allow-different", "all", "--confirm-now")
@@ -207,7 +207,7 @@ def test_the_key_of_the_seals_is_the_users_alone_and_no_run_needs_it(
     keyed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with ReferenceServer(ReferenceConfig(api_key=KEY)) as server:
+    with MockServer(MockConfig(api_key=KEY)) as server:
         folder = keyed(*CUT, "--base-url", server.base_url).folder
         (key,) = (tmp_path / "state" / "kvv").iterdir()
         assert (stat.S_IMODE(key.stat().st_mode), stat.S_IMODE(key.parent.stat().st_mode)) == (0o600, 0o700)

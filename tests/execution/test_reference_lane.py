@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from kvv.execution.answer_key import canned, keyed_suites
+from kvv.execution.answer_key import answer_entries, keyed_suites
 from kvv.execution.scheduling.pacing import SLACK
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.store import Store
 
-KEY = canned(keyed_suites({}))
+KEY = answer_entries(keyed_suites({}))
 VENDOR_KEY, OFFICIAL_KEY = "sk-vendor-canary-7f3a9c", "sk-official-canary-b81d20"
 AIME = (
     "run",
@@ -39,8 +39,8 @@ AIME = (
 )
 
 
-def endpoint(stack: ExitStack, **how: Any) -> ReferenceServer:
-    return stack.enter_context(ReferenceServer(ReferenceConfig(answers=KEY, **how)))
+def endpoint(stack: ExitStack, **how: Any) -> MockServer:
+    return stack.enter_context(MockServer(MockConfig(answers=KEY, **how)))
 
 
 @contextmanager

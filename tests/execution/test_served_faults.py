@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from kvv.mockserver import ReferenceConfig, ReferenceServer
     ],
 )
 def test_a_fault_fails_the_check_in_its_area(fault: str, suite: str, area: str, rule: str, kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig(faults=(fault,))) as server:
+    with MockServer(MockConfig(faults=(fault,))) as server:
         ran = kvv_cli("check", suite, "--base-url", server.base_url, "--model", "kimi-k3")
     assert ran.code == 1, ran.said
     assert ran.report["areas"][area] == "fail"
@@ -28,7 +28,7 @@ def test_a_fault_fails_the_check_in_its_area(fault: str, suite: str, area: str, 
 
 
 def test_the_same_server_without_a_fault_passes(kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         ran = kvv_cli("check", "tools", "streaming", "--base-url", server.base_url, "--model", "kimi-k3")
     assert "fail" not in ran.report["areas"].values(), ran.said
     assert {finding["level"] for finding in ran.report["findings"]} <= {"may"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kvv.cases.suite import load_suite
 from kvv.core import Area, Case, Level
 from kvv.execution.scheduling.queue import WorkQueue
-from kvv.execution.scheduling.stages import Lane, Stages
+from kvv.execution.scheduling.stages import Stages, SuiteQueue
 from kvv.execution.scheduling.work import Work
 
 
@@ -35,11 +35,11 @@ class Looks:
         return (suite, number) in self.stop
 
 
-def lane(suite: str, *parts: str, taken: int = 0) -> Lane:
+def lane(suite: str, *parts: str, taken: int = 0) -> SuiteQueue:
     def works(names: str) -> Iterator[Work]:
         return iter([work(suite, name) for name in names.split()])
 
-    return Lane(suite=suite, parts=[lambda names=names: works(names) for names in parts], taken=taken)  # type: ignore[misc]
+    return SuiteQueue(suite=suite, parts=[lambda names=names: works(names) for names in parts], taken=taken)  # type: ignore[misc]
 
 
 async def ready(queue: WorkQueue) -> Work | None:

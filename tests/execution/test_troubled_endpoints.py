@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.store import Store
 
 CANARY = "sk-canary-7c1f0e5b9d/+x"
@@ -63,7 +63,7 @@ def test_a_correct_but_troubled_server_gets_the_verdicts_of_an_untroubled_one(
 ) -> None:
     found = []
     for faults in ((), (f"quirk:{quirk}",)):
-        with ReferenceServer(ReferenceConfig(faults=faults)) as server:
+        with MockServer(MockConfig(faults=faults)) as server:
             ran = kvv_cli(
                 "run",
                 "params",

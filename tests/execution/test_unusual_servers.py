@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kvv.core import Level, Outcome, Surface
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.mockserver.faults import QUIRKS
-from kvv.selftest.drive import Observed, Setting, every_case, observe
+from kvv.selftest.drive import Observed, SelftestSetting, every_case, observe
 
 #: a sample of every contract suite: texts, forced and free calls, refusals, formats, counts, thinking
 CASES = (
@@ -40,9 +40,9 @@ CASES = (
     "tools/loop/*",
 )
 
-OPENAI = Setting(profile="openai", variant="openai")
-KIMI = Setting(profile="kimi-k3", variant="kimi-k3")
-ENGINE = Setting(profile="kimi-k3", surface=Surface.ENGINE, variant="vllm")
+OPENAI = SelftestSetting(profile="openai", variant="openai")
+KIMI = SelftestSetting(profile="kimi-k3", variant="kimi-k3")
+ENGINE = SelftestSetting(profile="kimi-k3", surface=Surface.ENGINE, variant="vllm")
 
 #: what the Kimi profile, which promises more than the OpenAI API does, has to say of each behaviour; nothing where not
 #: named
@@ -57,7 +57,7 @@ KIMI_FINDINGS = {
 KIMI_FAILS = {"flat-error": "errors/envelope/*", "reasoning-field": "thinking/field/*"}
 
 
-def seen(setting: Setting, quirk: str) -> Observed:
+def seen(setting: SelftestSetting, quirk: str) -> Observed:
     cases = [
         planned for planned in every_case(setting) if any(fnmatch.fnmatchcase(planned.case.id, glob) for glob in CASES)
     ]
@@ -113,7 +113,7 @@ def test_a_stock_engine_is_green_as_an_engine() -> None:
 
 
 def test_the_same_engine_is_not_green_as_a_vendor(kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig(variant="vllm")) as server:
+    with MockServer(MockConfig(variant="vllm")) as server:
         engine = kvv_cli(
             "check", "params", "--base-url", server.base_url, "--model", "kimi-k3", "--surface", "engine", "-q"
         )

@@ -19,13 +19,13 @@ import tomli_w
 
 from kvv.cli.verbs.several_endpoints import exit_code
 from kvv.core import Outcome
-from kvv.execution.answer_key import canned, keyed_suites
+from kvv.execution.answer_key import answer_entries, keyed_suites
 from kvv.execution.scheduling.pacing import SLACK
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.run_folder import runs_under
 from kvv.storage.store import Store
 
-KEY = canned(keyed_suites({}))
+KEY = answer_entries(keyed_suites({}))
 #: a completion, and no answer to anything
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "\\boxed{1}"}, "finish_reason": "stop"}
 UNGATED = "required-gate-missing: aime2025 was only reported"
@@ -47,8 +47,8 @@ AIME = (
 )
 
 
-def endpoint(stack: ExitStack, **how: Any) -> ReferenceServer:
-    return stack.enter_context(ReferenceServer(ReferenceConfig(answers=KEY, **how)))
+def endpoint(stack: ExitStack, **how: Any) -> MockServer:
+    return stack.enter_context(MockServer(MockConfig(answers=KEY, **how)))
 
 
 @dataclass

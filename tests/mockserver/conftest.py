@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 
 WEATHER: dict[str, Any] = {
     "type": "function",
@@ -118,7 +118,7 @@ class Got:
 class Client:
     """Posts bodies to one server; ``ask`` fills in the model and a user message from a plain string."""
 
-    def __init__(self, server: ReferenceServer) -> None:
+    def __init__(self, server: MockServer) -> None:
         self.server = server
         self.http = httpx.Client(base_url=server.base_url, timeout=20, trust_env=False, verify=False)  # noqa: S501  plain http only; loading certificates is slow
 
@@ -149,8 +149,8 @@ class Client:
 Serve = Callable[..., Client]
 
 
-def _start(config: ReferenceConfig) -> Client:
-    server = ReferenceServer(config)
+def _start(config: MockConfig) -> Client:
+    server = MockServer(config)
     server.__enter__()
     return Client(server)
 
@@ -161,21 +161,21 @@ def _stop(client: Client) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Iterator[dict[ReferenceConfig, Client]]:
+def shared() -> Iterator[dict[MockConfig, Client]]:
     """Servers that several tests use, by configuration."""
-    known: dict[ReferenceConfig, Client] = {}
+    known: dict[MockConfig, Client] = {}
     yield known
     for client in known.values():
         _stop(client)
 
 
 @pytest.fixture
-def serve(shared: dict[ReferenceConfig, Client]) -> Iterator[Serve]:
+def serve(shared: dict[MockConfig, Client]) -> Iterator[Serve]:
     """Starts servers on demand; equal configurations share one unless ``fresh`` is set, then it is the test's own."""
     own: list[Client] = []
 
     def start(*, fresh: bool = False, **fields: Any) -> Client:
-        config = ReferenceConfig(**fields)
+        config = MockConfig(**fields)
         if fresh:
             own.append(_start(config))
             return own[-1]
@@ -189,8 +189,8 @@ def serve(shared: dict[ReferenceConfig, Client]) -> Iterator[Serve]:
 
 
 @pytest.fixture(scope="session")
-def kimi(shared: dict[ReferenceConfig, Client]) -> Client:
-    config = ReferenceConfig()
+def kimi(shared: dict[MockConfig, Client]) -> Client:
+    config = MockConfig()
     if config not in shared:
         shared[config] = _start(config)
     return shared[config]

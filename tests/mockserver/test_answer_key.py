@@ -7,16 +7,16 @@ import aiohttp
 import openai
 import pytest
 
-from kvv.mockserver import Answer, ReferenceConfig, ReferenceServer, Reply
+from kvv.mockserver import KeyedAnswer, MockConfig, MockServer, Reply
 from kvv.mockserver.content.answers import AnswerKey, Asks, draw
 from kvv.mockserver.validation.request import Message
 
 SUFFIX = "\n\n Please reason step by step, and put your final answer within \\boxed{}."
 
 
-def key(n: int) -> tuple[Answer, ...]:
+def key(n: int) -> tuple[KeyedAnswer, ...]:
     return tuple(
-        Answer(
+        KeyedAnswer(
             suite="aime2025",
             case=f"p{at}",
             prompt=f"Problem {at}: find m+n.",
@@ -32,7 +32,7 @@ def _streamed(text: str) -> str:
     return "".join(choice["delta"].get("content", "") for frame in frames for choice in frame["choices"])
 
 
-async def _hits(server: ReferenceServer, problems: int, samples: int, streams: bool) -> int:
+async def _hits(server: MockServer, problems: int, samples: int, streams: bool) -> int:
     limit = asyncio.Semaphore(16)
     async with aiohttp.ClientSession() as session:
 
@@ -53,7 +53,7 @@ async def _hits(server: ReferenceServer, problems: int, samples: int, streams: b
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_the_servers_count_equals_the_clients(streams):
-    with ReferenceServer(ReferenceConfig(accuracy=0.8, seed=7, answers=key(30))) as server:
+    with MockServer(MockConfig(accuracy=0.8, seed=7, answers=key(30))) as server:
         hits = asyncio.run(_hits(server, 30, 4, streams))
         counted = server.stats()["answers"]["aime2025"]
     assert counted == {"asked": 120, "right": hits}
@@ -63,7 +63,7 @@ def test_the_servers_count_equals_the_clients(streams):
 def test_equal_seeds_give_equal_draws_whatever_the_order():
     counts = []
     for _ in range(2):
-        with ReferenceServer(ReferenceConfig(accuracy=0.5, seed=3, answers=key(10))) as server:
+        with MockServer(MockConfig(accuracy=0.5, seed=3, answers=key(10))) as server:
             asyncio.run(_hits(server, 10, 6, False))
             counts.append(server.stats()["answers"]["aime2025"]["right"])
     assert counts[0] == counts[1]
@@ -112,17 +112,19 @@ def test_matching_by_hash_by_suffix_by_line_and_by_search():
 
 
 def test_the_longest_contained_prompt_wins():
-    short = Answer(suite="s", case="short", prompt="What is it?", right=Reply(text="a"), wrong=Reply(text="b"))
-    long = Answer(suite="s", case="long", prompt="What is it? Say more.", right=Reply(text="a"), wrong=Reply(text="b"))
+    short = KeyedAnswer(suite="s", case="short", prompt="What is it?", right=Reply(text="a"), wrong=Reply(text="b"))
+    long = KeyedAnswer(
+        suite="s", case="long", prompt="What is it? Say more.", right=Reply(text="a"), wrong=Reply(text="b")
+    )
     assert AnswerKey((short, long)).find(_user("Please: What is it? Say more. Now.")) is long
 
 
 def test_a_key_entry_can_ask_for_a_tool_call_or_forbid_it(serve, weather):
     entries = (
-        Answer(
+        KeyedAnswer(
             suite="t", case="call", prompt="weather of Rome", right=Reply(tool="get_weather"), wrong=Reply(text="sunny")
         ),
-        Answer(
+        KeyedAnswer(
             suite="t",
             case="talk",
             prompt="call get_weather in words",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kvv.mockserver import FAULTS, NOT_SHOWABLE, Answer, Reply
+from kvv.mockserver import FAULTS, NOT_SHOWABLE, KeyedAnswer, Reply
 
 OFF = {"thinking": {"type": "disabled"}}
 WEATHER = {
@@ -95,7 +95,7 @@ BAD_NESTED = {"prompt": "x", "tools": [tool("f", a={"type": "object", "propertie
 RANDOM = {"prompt": "Give me a random string"}
 LONG = " ".join(["filler"] * 5000)
 IMAGE = {"prompt": [text("What is shown?"), png()]}
-KEY = (Answer(suite="v", case="1", prompt="What is shown?", right=Reply(text="seven"), wrong=Reply(text="nine")),)
+KEY = (KeyedAnswer(suite="v", case="1", prompt="What is shown?", right=Reply(text="seven"), wrong=Reply(text="nine")),)
 CHUNK = {"prompt": "Reply with exactly: say \"one\" two 'three' four \"five\" six 'seven' eight", **OFF}
 
 See = Callable[[list[Any], list[Any]], bool]

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from kvv.mockserver import Answer, ReferenceConfig, ReferenceServer, Reply
+from kvv.mockserver import KeyedAnswer, MockConfig, MockServer, Reply
 
 RIGHT, WRONG = ("look", "fix", "submit"), ("look", "break", "submit")
-ENTRY = Answer(
+ENTRY = KeyedAnswer(
     suite="agent", case="c", prompt="Mend the frobnicator.", right=Reply(turns=RIGHT), wrong=Reply(turns=WRONG)
 )
 BASH = {
@@ -23,7 +23,7 @@ BASH = {
 }
 
 
-def episode(server: ReferenceServer, turns: int, *, tools: bool = True) -> list[str]:
+def episode(server: MockServer, turns: int, *, tools: bool = True) -> list[str]:
     """The commands of one conversation."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": f"Please do this.\n\n{ENTRY.prompt}"}]
     commands = []
@@ -46,13 +46,13 @@ def episode(server: ReferenceServer, turns: int, *, tools: bool = True) -> list[
 @pytest.mark.parametrize("tools", [True, False])
 @pytest.mark.parametrize(("accuracy", "script"), [(1.0, RIGHT), (0.0, WRONG)])
 def test_each_turn_gives_the_scripts_next_command(accuracy: float, script: tuple[str, ...], tools: bool) -> None:
-    with ReferenceServer(ReferenceConfig(accuracy=accuracy, answers=(ENTRY,))) as server:
+    with MockServer(MockConfig(accuracy=accuracy, answers=(ENTRY,))) as server:
         assert episode(server, 4, tools=tools) == [*script, "submit"]
         assert server.stats()["answers"] == {"agent": {"asked": 1, "right": int(accuracy)}}
 
 
 def test_a_conversation_keeps_to_its_script_and_the_count_equals_what_was_given() -> None:
-    with ReferenceServer(ReferenceConfig(accuracy=0.5, seed=1, answers=(ENTRY,))) as server:
+    with MockServer(MockConfig(accuracy=0.5, seed=1, answers=(ENTRY,))) as server:
         given = [tuple(episode(server, 3)) for _ in range(12)]
         counted = server.stats()["answers"]["agent"]  # type: ignore[index, call-overload]
     assert set(given) == {RIGHT, WRONG}
@@ -60,14 +60,14 @@ def test_a_conversation_keeps_to_its_script_and_the_count_equals_what_was_given(
 
 
 def test_a_conversation_that_ends_early_is_not_counted() -> None:
-    with ReferenceServer(ReferenceConfig(answers=(ENTRY,))) as server:
+    with MockServer(MockConfig(answers=(ENTRY,))) as server:
         assert episode(server, 2) == ["look", "fix"]
         assert server.stats()["answers"] == {}
 
 
 def test_an_entry_that_is_harder_than_the_others_is_missed_more_often() -> None:
-    never = Answer(
+    never = KeyedAnswer(
         suite="agent", case="c", prompt=ENTRY.prompt, right=Reply(turns=RIGHT), wrong=Reply(turns=WRONG), ease=0.0
     )
-    with ReferenceServer(ReferenceConfig(accuracy=1.0, answers=(never,))) as server:
+    with MockServer(MockConfig(accuracy=1.0, answers=(never,))) as server:
         assert tuple(episode(server, 3)) == WRONG

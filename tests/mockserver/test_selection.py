@@ -9,7 +9,7 @@ import aiohttp
 import httpx
 import pytest
 
-from kvv.mockserver import FAULTS, ReferenceConfig, ReferenceServer
+from kvv.mockserver import FAULTS, MockConfig, MockServer
 
 PAST = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "x"}]
 
@@ -70,17 +70,15 @@ def test_several_faults_act_together(serve):
 @pytest.mark.parametrize("name", ["Z99", "B19:sometimes", "B19:1in0", "quirk:none", ""])
 def test_unknown_faults_and_variations_are_refused(name):
     with pytest.raises(ValueError, match="unknown"):
-        ReferenceServer(ReferenceConfig(faults=(name,)))
+        MockServer(MockConfig(faults=(name,)))
 
 
 @pytest.mark.parametrize("fault_id", sorted(FAULTS))
 def test_every_variation_of_every_fault_can_be_selected(fault_id):
-    ReferenceServer(
-        ReferenceConfig(faults=(f"{fault_id}:1in3+turn2", f"{fault_id}:stream+tools", f"{fault_id}:nonstream"))
-    )
+    MockServer(MockConfig(faults=(f"{fault_id}:1in3+turn2", f"{fault_id}:stream+tools", f"{fault_id}:nonstream")))
 
 
-async def gather(server: ReferenceServer, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def gather(server: MockServer, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     async with aiohttp.ClientSession() as session:
 
         async def one(body: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +93,7 @@ async def gather(server: ReferenceServer, bodies: list[dict[str, Any]]) -> list[
 
 
 def run(faults: tuple[str, ...], bodies: list[dict[str, Any]], read: Callable[[dict[str, Any]], str]) -> list[str]:
-    with ReferenceServer(ReferenceConfig(faults=faults)) as server:
+    with MockServer(MockConfig(faults=faults)) as server:
         return [read(body) for body in asyncio.run(gather(server, bodies))]
 
 

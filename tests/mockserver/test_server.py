@@ -12,14 +12,14 @@ import time
 import httpx
 import pytest
 
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.mockserver.app import MAX_BODY
 
 BODY = {"model": "kimi-k3", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def test_it_accepts_at_once_and_is_gone_after_the_context():
-    with ReferenceServer() as server:
+    with MockServer() as server:
         assert httpx.get(f"{server.base_url}/models").status_code == 200
         url = server.base_url
     with pytest.raises(httpx.ConnectError):
@@ -28,12 +28,12 @@ def test_it_accepts_at_once_and_is_gone_after_the_context():
 
 def test_a_taken_port_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match=r"use|permission|access"):
-        ReferenceServer(ReferenceConfig(port=taken.getsockname()[1])).__enter__()
+        MockServer(MockConfig(port=taken.getsockname()[1])).__enter__()
 
 
 def test_it_stops_while_requests_hang():
     """It would wait for the hanging request for ever."""
-    with ReferenceServer(ReferenceConfig(faults=("I10",))) as server, pytest.raises(httpx.ReadTimeout):
+    with MockServer(MockConfig(faults=("I10",))) as server, pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{server.base_url}/chat/completions", json={**BODY, "logprobs": True}, timeout=0.1)
 
 
@@ -123,7 +123,7 @@ def test_a_client_that_leaves_is_not_counted(serve):
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serving_in_the_foreground_ends_with_the_stats(number):
-    code = "from kvv.mockserver import *; serve_forever(ReferenceConfig(faults=('C16',)))"
+    code = "from kvv.mockserver import *; serve_forever(MockConfig(faults=('C16',)))"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": ""}
     ) as process:

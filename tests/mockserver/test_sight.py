@@ -177,7 +177,7 @@ def test_a_dropped_picture_is_not_seen(serve: Any) -> None:
 
 
 def test_an_answer_key_goes_before_what_a_picture_says_of_itself(serve: Any) -> None:
-    from kvv.mockserver import Answer, Reply
+    from kvv.mockserver import KeyedAnswer, Reply
 
-    key = (Answer(suite="v", case="1", prompt=ASK, right=Reply(text="seven"), wrong=Reply(text="nine")),)
+    key = (KeyedAnswer(suite="v", case="1", prompt=ASK, right=Reply(text="seven"), wrong=Reply(text="nine")),)
     assert content(serve(answers=key), shows("4817"), text(ASK)) == "seven"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvv.mockserver import ReferenceConfig
-from kvv.mockserver.engine import Engine
+from kvv.mockserver import MockConfig
+from kvv.mockserver.engine import MockEngine
 
 KEYS = [
     "type",
@@ -509,7 +509,7 @@ def test_no_request_makes_the_server_fail(whole, data):
     except orjson.JSONDecodeError:
         return
     for variant in ("kimi-k3", "openai", "vllm"):
-        reply = Engine(ReferenceConfig(variant=variant)).answer(parsed).reply
+        reply = MockEngine(MockConfig(variant=variant)).answer(parsed).reply
         assert b"".join(part for part in reply.parts if isinstance(part, bytes))
         assert reply.status in (200, 400, 404)
 

@@ -11,7 +11,7 @@ from kvv.cli.main import REPORT_FORMATS
 from kvv.cli.verbs.stored_runs import PARQUET
 from kvv.core import Surface
 from kvv.core.usage_error import SURFACES, TIERS
-from kvv.planning.config import ConfigError, RunConfig, load_config, read_key, revised
+from kvv.planning.config import ConfigError, RunConfig, load_config, read_key, revise
 from kvv.reporting.finalize import FORMATS
 
 
@@ -234,10 +234,10 @@ def test_no_option_takes_an_empty_text_a_nul_or_bytes_that_are_no_text(name: str
 
 def test_what_is_given_anew_on_resuming_is_checked_like_the_rest(tmp_path: Path) -> None:
     begun = load_config({"seed": 7}, environ={}, cwd=tmp_path)
-    assert (revised(begun, {"max_requests": 5}).max_requests, revised(begun, {"max_requests": 5}).seed) == (5, 7)
+    assert (revise(begun, {"max_requests": 5}).max_requests, revise(begun, {"max_requests": 5}).seed) == (5, 7)
     for flags in ({"deadline": float("nan")}, {"max_requests": 0}, {"base_url": "nowhere"}):
         with pytest.raises(ConfigError, match="--"):
-            revised(begun, flags)
+            revise(begun, flags)
 
 
 def test_the_lists_that_the_parser_offers_are_those_of_the_model() -> None:

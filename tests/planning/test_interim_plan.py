@@ -19,23 +19,23 @@ from kvv.planning.interim_plan import (
     obstacle,
     obstacles,
     plan_looks,
-    recorded_looks,
+    read_interim_analyses,
     sentence,
     stopped_suites,
 )
 from kvv.planning.plan import PlannedSuite, only
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.profiles.policy import load_policy
 
 RELEASE = load_policy("release")
 
 
 @pytest.fixture(scope="module")
-def job() -> Job:
+def job() -> RunPlan:
     return prepare(load_config({"suites": ["aime2025", "toolcall", "beam"]}, environ={}))
 
 
-def item_of(job: Job, suite: str, sizes: list[int] | None = None, samples: int = 1) -> PlannedSuite:
+def item_of(job: RunPlan, suite: str, sizes: list[int] | None = None, samples: int = 1) -> PlannedSuite:
     """The suite with made-up cases: one block for each size, or 20 questions."""
     item = next(item for item in job.plan.suites if item.suite.id == suite)
     first = item.cases[0]
@@ -58,7 +58,7 @@ def referenced(item: PlannedSuite, share: float = 1.0) -> PlannedSuite:
     return replace(item, context=replace(item.context, references=(run,)))
 
 
-def test_all_samples_of_a_problem_lie_before_the_same_look(job: Job) -> None:
+def test_all_samples_of_a_problem_lie_before_the_same_look(job: RunPlan) -> None:
     plan = plan_looks(item_of(job, "aime2025", samples=32), 5, np.random.default_rng(1))
     assert plan.fractions == pytest.approx((0.2, 0.4, 0.6, 0.8, 1.0))
     assert [len(part) for part in plan.parts] == [4, 4, 4, 4, 4]
@@ -71,7 +71,7 @@ def test_all_samples_of_a_problem_lie_before_the_same_look(job: Job) -> None:
     )
 
 
-def test_looks_end_with_whole_conversations_at_unequal_shares(job: Job) -> None:
+def test_looks_end_with_whole_conversations_at_unequal_shares(job: RunPlan) -> None:
     sizes = [20, 3, 20, 7, 20, 20, 10]
     plan = plan_looks(item_of(job, "beam", sizes), 5, np.random.default_rng(2))
     blocks = [{case.inputs["block"] for case in part} for part in plan.parts]
@@ -84,7 +84,7 @@ def test_looks_end_with_whole_conversations_at_unequal_shares(job: Job) -> None:
         assert share >= k / 5 - 1e-9
 
 
-def test_few_units_make_few_looks_and_the_order_is_the_seeds(job: Job) -> None:
+def test_few_units_make_few_looks_and_the_order_is_the_seeds(job: RunPlan) -> None:
     assert plan_looks(item_of(job, "beam", [5, 5]), 5, np.random.default_rng(0)).fractions == (0.5, 1.0)
     item = item_of(job, "aime2025")
     first, again, other = (plan_looks(item, 5, np.random.default_rng(seed)).parts for seed in (1, 1, 2))
@@ -92,7 +92,7 @@ def test_few_units_make_few_looks_and_the_order_is_the_seeds(job: Job) -> None:
     assert sorted(case.id for part in first for case in part) == sorted(case.id for case in item.cases)
 
 
-def test_what_cannot_be_looked_at_says_why(job: Job) -> None:
+def test_what_cannot_be_looked_at_says_why(job: RunPlan) -> None:
     aime = item_of(job, "aime2025")
     assert obstacle(referenced(aime), RELEASE) == ""
     assert "no per-case reference" in obstacle(replace(aime, context=replace(aime.context, references=())), RELEASE)
@@ -102,7 +102,7 @@ def test_what_cannot_be_looked_at_says_why(job: Job) -> None:
     assert "names no margin" in obstacle(referenced(aime), load_policy("moonshot-stream"))
 
 
-def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothing(job: Job) -> None:
+def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothing(job: RunPlan) -> None:
     plan = replace(job.plan, suites=[referenced(item_of(job, "aime2025")), item_of(job, "toolcall")])
     assert sentence(plan, RELEASE).startswith(
         "early stop: aime2025 may end at one of 5 looks; in full: toolcall (an F1"
@@ -126,17 +126,17 @@ def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothin
         check_early_stop(load_config({}, environ={}), RELEASE, plan)
 
 
-def test_the_record_says_which_look_decides(job: Job) -> None:
+def test_the_record_says_which_look_decides(job: RunPlan) -> None:
     plan = plan_looks(referenced(item_of(job, "aime2025")), 5, np.random.default_rng(1))
     record = begun([plan])
-    look = recorded_looks({"looks": record})["aime2025"]
+    look = read_interim_analyses({"looks": record})["aime2025"]
     assert (look.number, look.stopped, look.planned) == (5, False, 20)
     assert stopped_suites({"looks": record}) == frozenset()
     record["aime2025"]["stopped"] = 2
-    look = recorded_looks({"looks": record})["aime2025"]
+    look = read_interim_analyses({"looks": record})["aime2025"]
     assert (look.number, look.stopped, look.fractions) == (2, True, plan.fractions)
     assert stopped_suites({"looks": record}) == {"aime2025"}
-    assert recorded_looks({}) == {}
+    assert read_interim_analyses({}) == {}
 
 
 @pytest.mark.parametrize("name", ["smoke", "nightly", "release", "kvv-parity"])

@@ -16,7 +16,7 @@ from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.data import load
 from kvv.execution.preparation import _reference_files, guard, prepare, prepare_suite
 from kvv.planning.config import ConfigError, load_config
-from kvv.planning.plan import in_order, permuted, settings_for
+from kvv.planning.plan import in_order, permute, settings_for
 from kvv.profiles.policy import Required, load_policy
 from kvv.profiles.profile import load_profile
 from kvv.storage.references import Header, write_reference
@@ -41,7 +41,7 @@ def configured(**flags: Any) -> Any:
 
 def test_every_prefix_of_the_order_holds_each_stratum_in_proportion() -> None:
     cases = [a_case(n, "common" if n % 10 else "rare") for n in range(200)]
-    order = permuted(cases, np.random.default_rng(1))
+    order = permute(cases, np.random.default_rng(1))
     assert sorted(case.id for case in order) == sorted(case.id for case in cases)
     for size in (20, 50, 100, 150):
         rare = sum(case.inputs["stratum"] == "rare" for case in order[:size])
@@ -50,7 +50,7 @@ def test_every_prefix_of_the_order_holds_each_stratum_in_proportion() -> None:
 
 def test_the_order_is_seeded_and_not_the_files() -> None:
     cases = [a_case(n, "") for n in range(50)]
-    first, again, other = (permuted(cases, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    first, again, other = (permute(cases, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert [case.id for case in first] == [case.id for case in again] != [case.id for case in other]
     assert [case.id for case in first] != [case.id for case in cases]
 

@@ -26,7 +26,7 @@ from kvv.core import (
     Role,
     Shape,
 )
-from kvv.protocol.classify import Standing, assess, counted, retry_after_seconds, unanswered
+from kvv.protocol.classify import Classification, assess, count_findings, judge_unanswered, retry_after_seconds
 
 IDENTITY = Identity(case="c", sample=0, step=0, ask=0, purpose="probe")
 COMPLETION = Observation(shape=Shape.COMPLETION)
@@ -63,7 +63,7 @@ def error(kind: str | None = None, code: str | int | None = None) -> Observation
 )
 def test_transport_faults_are_unavailable_and_retried(kind: FaultKind) -> None:
     found = assess(exchange(None, fault=kind), Observation(shape=Shape.NONE))
-    assert (found.standing, found.reason, found.retry) == (Standing.UNAVAILABLE, kind.value, True)
+    assert (found.standing, found.reason, found.retry) == (Classification.UNAVAILABLE, kind.value, True)
 
 
 @pytest.mark.parametrize("kind", [FaultKind.TOO_LARGE, FaultKind.BAD_ENCODING])
@@ -74,12 +74,12 @@ def test_bodies_that_cannot_be_read_are_not_asked_for_again(kind: FaultKind) -> 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 502, 503, 504, 520, 524, 529])
 def test_not_now_statuses_are_retried(status: int) -> None:
     found = assess(exchange(status), error("engine_overloaded_error"))
-    assert (found.standing, found.retry) == (Standing.UNAVAILABLE, True)
+    assert (found.standing, found.retry) == (Classification.UNAVAILABLE, True)
 
 
 def test_500_is_a_server_error_and_retried() -> None:
     found = assess(exchange(500), error("server_error"))
-    assert (found.standing, found.retry) == (Standing.SERVER_ERROR, True)
+    assert (found.standing, found.retry) == (Classification.SERVER_ERROR, True)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_500_is_a_server_error_and_retried() -> None:
 )
 def test_account_and_route_statuses_are_configuration_and_not_retried(status: int, reason: str) -> None:
     found = assess(exchange(status), error())
-    assert (found.standing, found.reason, found.retry) == (Standing.CONFIGURATION, reason, False)
+    assert (found.standing, found.reason, found.retry) == (Classification.CONFIGURATION, reason, False)
 
 
 def test_402_is_retried_only_with_retry_after() -> None:
@@ -107,15 +107,16 @@ def test_402_is_retried_only_with_retry_after() -> None:
 
 def test_429_of_an_empty_account_is_no_credit_and_a_busy_server_is_not() -> None:
     assert assess(exchange(429), error("exceeded_current_quota_error")).reason == "no-credit"
-    assert assess(exchange(429), error("rate_limit_reached_error")).standing is Standing.UNAVAILABLE
+    assert assess(exchange(429), error("rate_limit_reached_error")).standing is Classification.UNAVAILABLE
 
 
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_refusal_needs_a_json_body(status: int) -> None:
-    assert assess(exchange(status), error("invalid_request_error")).standing is Standing.REFUSED
-    assert assess(exchange(status), Observation(shape=Shape.NOT_JSON)).standing is Standing.NOT_A_COMPLETION
+    assert assess(exchange(status), error("invalid_request_error")).standing is Classification.REFUSED
+    assert assess(exchange(status), Observation(shape=Shape.NOT_JSON)).standing is Classification.NOT_A_COMPLETION
     assert (
-        assess(exchange(status, fault=FaultKind.CUT), error("invalid_request_error")).standing is Standing.UNAVAILABLE
+        assess(exchange(status, fault=FaultKind.CUT), error("invalid_request_error")).standing
+        is Classification.UNAVAILABLE
     )
 
 
@@ -126,33 +127,33 @@ def test_a_content_filter_is_policy_and_no_refusal() -> None:
 @pytest.mark.parametrize("shape", [Shape.NOT_JSON, Shape.EMPTY, Shape.OTHER_JSON])
 def test_a_200_that_is_no_completion_is_not_retried(shape: Shape) -> None:
     found = assess(exchange(200), Observation(shape=shape))
-    assert (found.standing, found.retry) == (Standing.NOT_A_COMPLETION, False)
+    assert (found.standing, found.retry) == (Classification.NOT_A_COMPLETION, False)
 
 
 @pytest.mark.parametrize(
     ("observation", "standing"),
     [
-        (error("rate_limit_error"), Standing.UNAVAILABLE),
-        (error("engine_overloaded"), Standing.UNAVAILABLE),
-        (error("invalid_request_error"), Standing.REFUSED),
-        (error("server_error"), Standing.SERVER_ERROR),
-        (error(None, 400), Standing.REFUSED),
-        (error(None, "503"), Standing.UNAVAILABLE),
-        (error("insufficient_quota"), Standing.CONFIGURATION),
-        (error("authentication_error"), Standing.CONFIGURATION),
+        (error("rate_limit_error"), Classification.UNAVAILABLE),
+        (error("engine_overloaded"), Classification.UNAVAILABLE),
+        (error("invalid_request_error"), Classification.REFUSED),
+        (error("server_error"), Classification.SERVER_ERROR),
+        (error(None, 400), Classification.REFUSED),
+        (error(None, "503"), Classification.UNAVAILABLE),
+        (error("insufficient_quota"), Classification.CONFIGURATION),
+        (error("authentication_error"), Classification.CONFIGURATION),
     ],
 )
-def test_an_error_inside_a_200_counts_as_its_own_code(observation: Observation, standing: Standing) -> None:
+def test_an_error_inside_a_200_counts_as_its_own_code(observation: Observation, standing: Classification) -> None:
     assert assess(exchange(200), observation).standing is standing
 
 
 def test_an_error_after_content_is_still_classified_by_its_code() -> None:
     broken = Observation(shape=Shape.COMPLETION, error=ErrorBody(message="died", type="server_error"))
-    assert assess(exchange(200), broken).standing is Standing.SERVER_ERROR
+    assert assess(exchange(200), broken).standing is Classification.SERVER_ERROR
 
 
 def test_a_completion_is_answered_even_without_finish_reason() -> None:
-    assert assess(exchange(200), COMPLETION).standing is Standing.ANSWERED
+    assert assess(exchange(200), COMPLETION).standing is Classification.ANSWERED
 
 
 def test_retry_after_reads_seconds_dates_and_nothing_else() -> None:
@@ -177,7 +178,7 @@ def test_unanswered_is_inconclusive_for_the_network_fail_for_a_refusal_and_nothi
     )
 
     def verdict(status: int | None, observation: Observation, fault: FaultKind | None = None) -> Outcome | None:
-        found = unanswered(
+        found = judge_unanswered(
             case, Answered(request=Request(body={}), exchange=exchange(status, fault=fault), observation=observation)
         )
         return found.outcome if found else None
@@ -193,19 +194,19 @@ def test_unanswered_is_inconclusive_for_the_network_fail_for_a_refusal_and_nothi
 @pytest.mark.parametrize(
     ("error", "standing", "reason"),
     [
-        ({"type": "insufficient_quota"}, Standing.CONFIGURATION, "no-credit"),
-        ({"type": "invalid_request_error", "code": "insufficient_quota"}, Standing.CONFIGURATION, "no-credit"),
-        ({"type": "authentication_error"}, Standing.CONFIGURATION, "auth"),
-        ({"code": "model_not_found"}, Standing.CONFIGURATION, "route"),
-        ({"code": "rate_limit_exceeded"}, Standing.UNAVAILABLE, "error-in-400"),
-        ({"type": "overloaded_error"}, Standing.UNAVAILABLE, "error-in-400"),
-        ({"type": "content_filter"}, Standing.CONFIGURATION, "policy"),
-        ({"type": "invalid_request_error"}, Standing.REFUSED, "refused"),
-        ({}, Standing.REFUSED, "refused"),
+        ({"type": "insufficient_quota"}, Classification.CONFIGURATION, "no-credit"),
+        ({"type": "invalid_request_error", "code": "insufficient_quota"}, Classification.CONFIGURATION, "no-credit"),
+        ({"type": "authentication_error"}, Classification.CONFIGURATION, "auth"),
+        ({"code": "model_not_found"}, Classification.CONFIGURATION, "route"),
+        ({"code": "rate_limit_exceeded"}, Classification.UNAVAILABLE, "error-in-400"),
+        ({"type": "overloaded_error"}, Classification.UNAVAILABLE, "error-in-400"),
+        ({"type": "content_filter"}, Classification.CONFIGURATION, "policy"),
+        ({"type": "invalid_request_error"}, Classification.REFUSED, "refused"),
+        ({}, Classification.REFUSED, "refused"),
     ],
 )
 def test_a_400_that_names_the_accounts_the_routes_or_the_loads_trouble_is_no_refusal(
-    error: dict[str, str], standing: Standing, reason: str
+    error: dict[str, str], standing: Classification, reason: str
 ) -> None:
     body = ErrorBody(message="no", **error)  # type: ignore[arg-type]
     found = assess(exchange(400), Observation(shape=Shape.ERROR, error=body))
@@ -222,7 +223,7 @@ def test_findings_on_an_answer_that_is_none_fail_nothing_but_the_rules_of_chunks
     completion = Observation(shape=Shape.COMPLETION)
     busy = Observation(shape=Shape.ERROR, error=ErrorBody(message="m", type="overloaded_error"))
     levels = {
-        name: [one.level for one in counted(request, exchange(200), observation, both)]
+        name: [one.level for one in count_findings(request, exchange(200), observation, both)]
         for name, observation in (
             ("answer", completion),
             ("busy", busy),
@@ -236,4 +237,4 @@ def test_findings_on_an_answer_that_is_none_fail_nothing_but_the_rules_of_chunks
         "other": [Level.SHOULD, Level.MUST],
         "done alone": [Level.MUST, Level.MUST],
     }
-    assert counted(Request(body={}, purpose="liveness"), exchange(200), busy, both) == ()
+    assert count_findings(Request(body={}, purpose="liveness"), exchange(200), busy, both) == ()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from kvv.core import PictureForm
-from kvv.protocol.images import MAX_PIXELS, Encoded, ImageError, data_url, encoded, inspect
+from kvv.protocol.images import MAX_PIXELS, Encoded, ImageError, data_url, encode_picture, inspect
 
 AS_IS, KVV = PictureForm.AS_IS, PictureForm.KVV_JPEG
 
@@ -50,19 +50,19 @@ def pixel(data: bytes) -> Any:
 )
 def test_formats_that_the_api_takes_go_byte_for_byte_under_their_own_name(form: str, media: str) -> None:
     data = drawn(form=form)
-    assert encoded(data, AS_IS).data == data
-    assert encoded(data, AS_IS).media == inspect(data).media == media
+    assert encode_picture(data, AS_IS).data == data
+    assert encode_picture(data, AS_IS).media == inspect(data).media == media
 
 
 @pytest.mark.parametrize("form", ["BMP", "TIFF", "PPM"])
 def test_other_formats_become_png_without_loss(form: str) -> None:
-    sent = encoded(drawn(form=form), AS_IS)
+    sent = encode_picture(drawn(form=form), AS_IS)
     assert (sent.media, opened(sent.data).format, pixel(sent.data)) == ("image/png", "PNG", (200, 100, 50))
     assert inspect(drawn(form=form)).media == "image/png"
 
 
 def test_the_data_url_is_json_and_decodes_to_the_bytes() -> None:
-    sent = encoded(drawn(), AS_IS)
+    sent = encode_picture(drawn(), AS_IS)
     url = json.loads(data_url(sent))
     head, _, text = url.partition(",")
     assert head == "data:image/png;base64"
@@ -84,13 +84,13 @@ def test_kvvs_bytes_are_those_of_pillow_with_its_defaults() -> None:
     buffer, lower = io.BytesIO(), io.BytesIO()
     opened(data).save(buffer, format="JPEG")
     opened(data).save(lower, format="JPEG", quality=60)
-    assert encoded(data, KVV).data == buffer.getvalue() != lower.getvalue()
-    assert encoded(data, KVV).media == "image/jpeg"
+    assert encode_picture(data, KVV).data == buffer.getvalue() != lower.getvalue()
+    assert encode_picture(data, KVV).media == "image/jpeg"
 
 
 def test_a_jpeg_is_encoded_once_more_too() -> None:
     data = drawn(form="JPEG", quality=95)
-    assert encoded(data, KVV).data != data
+    assert encode_picture(data, KVV).data != data
 
 
 def test_transparent_pixels_show_what_lies_beneath_black_where_that_is_nothing() -> None:
@@ -99,7 +99,7 @@ def test_transparent_pixels_show_what_lies_beneath_black_where_that_is_nothing()
     for picture, seen in ((clear, 0), (tinted, 200)):
         buffer = io.BytesIO()
         picture.save(buffer, "PNG")
-        assert abs(pixel(encoded(buffer.getvalue(), KVV).data)[0] - seen) < 4
+        assert abs(pixel(encode_picture(buffer.getvalue(), KVV).data)[0] - seen) < 4
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_every_mode_can_be_sent_both_ways(mode: str, form: str) -> None:
         raw = buffer.getvalue()
     else:
         raw = drawn(mode, form, colour=colour)
-    assert opened(encoded(raw, KVV).data).mode in ("L", "RGB")
-    assert opened(encoded(raw, AS_IS).data).size == (20, 10)
+    assert opened(encode_picture(raw, KVV).data).mode in ("L", "RGB")
+    assert opened(encode_picture(raw, AS_IS).data).size == (20, 10)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,14 @@ def test_every_mode_can_be_sent_both_ways(mode: str, form: str) -> None:
     [("I;16", 40_000, 155), ("I;16", 65_535, 255), ("I", 40_000, 155), ("I", 90, 90), ("F", 0.5, 127)],
 )
 def test_deep_grey_is_scaled_where_pillow_would_clip_it(mode: str, value: float, grey: int) -> None:
-    found = pixel(encoded(drawn(mode, "TIFF", colour=value), KVV).data)
+    found = pixel(encode_picture(drawn(mode, "TIFF", colour=value), KVV).data)
     assert abs(found - grey) <= 2
 
 
 def test_a_cmyk_jpeg_shows_its_colours() -> None:
     assert all(
-        abs(a - b) < 8 for a, b in zip(pixel(encoded(drawn("CMYK", "JPEG"), KVV).data), (200, 100, 50), strict=True)
+        abs(a - b) < 8
+        for a, b in zip(pixel(encode_picture(drawn("CMYK", "JPEG"), KVV).data), (200, 100, 50), strict=True)
     )
 
 
@@ -205,7 +206,7 @@ def test_a_picture_cut_short_is_never_sent(form: str) -> None:
     cut = buffer.getvalue()[: buffer.tell() // 2]
     for way in PictureForm:
         with pytest.raises(ImageError, match="cannot be decoded"):
-            encoded(cut, way)
+            encode_picture(cut, way)
 
 
 @settings(max_examples=150, deadline=None)
@@ -214,7 +215,7 @@ def test_damaged_pictures_raise_nothing_else(form: str, source: st.DataObject) -
     data = bytearray(drawn(form=form))
     for _ in range(source.draw(st.integers(1, 6))):
         data[source.draw(st.integers(0, len(data) - 1))] = source.draw(st.integers(0, 255))
-    for act in (lambda: inspect(bytes(data)), lambda: encoded(bytes(data), KVV)):
+    for act in (lambda: inspect(bytes(data)), lambda: encode_picture(bytes(data), KVV)):
         said = ""
         try:
             act()

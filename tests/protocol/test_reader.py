@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kvv.core import Fault, FaultKind, Identity, Level, Request, Shape
 from kvv.profiles.profile import Markers, Profile, load_profile
-from kvv.protocol.reader import Limits, Reader, Received, kept_headers, reread
+from kvv.protocol.reader import ExchangeReader, ReadLimits, Received, kept_headers, read_again
 from kvv.protocol.rules import rules_for
 
 IDENTITY = Identity(case="a", sample=0, step=0, ask=0, purpose="probe")
@@ -62,8 +62,8 @@ def read(
     **reader: Any,
 ) -> Received:
     rules = rules_for(profile, request) if profile else None
-    options = {"keep_frames": False, "limits": Limits(), "redact": None} | reader
-    made = Reader(identity=IDENTITY, attempt=1, request=request, started="t", rules=rules, **options)
+    options = {"keep_frames": False, "limits": ReadLimits(), "redact": None} | reader
+    made = ExchangeReader(identity=IDENTITY, attempt=1, request=request, started="t", rules=rules, **options)
     if status is not None:
         made.head(status, headers)
     for offset, data in enumerate(chunks):
@@ -181,7 +181,7 @@ def test_a_close_delimited_body_that_is_cut_is_a_cut() -> None:
     ids=["body", "event", "text"],
 )
 def test_a_limit_ends_reading_with_a_fault(chunks: list[bytes], headers: list[tuple[str, str]]) -> None:
-    received = read(chunks, headers=headers, limits=Limits(body_bytes=1_000, event_bytes=1_000))
+    received = read(chunks, headers=headers, limits=ReadLimits(body_bytes=1_000, event_bytes=1_000))
     assert received.exchange.fault is not None
     assert received.exchange.fault.kind is FaultKind.TOO_LARGE
     assert received.exchange.bytes_received < sum(map(len, chunks))
@@ -239,7 +239,7 @@ def test_frames_are_kept_on_request_up_to_the_limit() -> None:
     everything = read(COMPLETE, keep_frames=True).exchange
     assert [frame.number for frame in everything.frames] == [1, 2, 3, 4]
     assert everything.frames_kept
-    some = read(COMPLETE, keep_frames=True, limits=Limits(kept_frames_bytes=300)).exchange
+    some = read(COMPLETE, keep_frames=True, limits=ReadLimits(kept_frames_bytes=300)).exchange
     assert 0 < len(some.frames) < 4
     assert not some.frames_kept
     assert (some.frame_count, read(COMPLETE).exchange.frames) == (4, ())
@@ -300,14 +300,14 @@ def test_a_long_stream_costs_its_text_and_little_more() -> None:
     frame = event(chunk({"content": " word"}))
     tracemalloc.start()
     rules = rules_for(OPENAI, STREAMED)
-    reader = Reader(
+    reader = ExchangeReader(
         identity=IDENTITY,
         attempt=1,
         request=STREAMED,
         started="t",
         rules=rules,
         keep_frames=False,
-        limits=Limits(),
+        limits=ReadLimits(),
         redact=None,
     )
     reader.head(200, SSE)
@@ -437,21 +437,21 @@ def test_the_fast_way_equals_the_long_way(stream: list[bytes], profile: Profile,
 @given(stream=STREAMS, profile=st.sampled_from(PROFILES))
 def test_a_stored_exchange_is_judged_as_it_was(stream: list[bytes], profile: Profile) -> None:
     first = read(stream, profile=profile, keep_frames=True, headers=[*SSE, ("Transfer-Encoding", "chunked")])
-    again = reread(first.exchange, STREAMED, rules_for(profile, STREAMED))
+    again = read_again(first.exchange, STREAMED, rules_for(profile, STREAMED))
     assert again.observation == first.observation
     assert again.findings == first.findings
 
 
 def test_the_fast_way_is_taken() -> None:
     """Guards the speed: a plain stream parses few frames."""
-    reader = Reader(
+    reader = ExchangeReader(
         identity=IDENTITY,
         attempt=1,
         request=STREAMED,
         started="t",
         rules=rules_for(OPENAI, STREAMED),
         keep_frames=False,
-        limits=Limits(),
+        limits=ReadLimits(),
         redact=None,
     )
     reader.head(200, SSE)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from kvv.core import Frame
-from kvv.protocol.increments import Pace
+from kvv.protocol.increments import IncrementTiming
 from kvv.protocol.steady_state import Steady, envelope
 
 
@@ -83,7 +83,7 @@ def test_only_another_text_in_the_same_envelope_is_taken(data: bytes, taken: boo
 
 
 def test_quantiles_are_within_a_bucket_and_the_largest_gap_is_exact() -> None:
-    pace = Pace()
+    pace = IncrementTiming()
     moment = 0.0
     for number in range(1_001):
         moment += 10.0 if number % 100 else 250.0
@@ -95,7 +95,7 @@ def test_quantiles_are_within_a_bucket_and_the_largest_gap_is_exact() -> None:
 
 
 def test_no_increment_has_no_gap() -> None:
-    assert Pace().timing(5.0).itl_p50_ms is None
-    pace = Pace()
+    assert IncrementTiming().timing(5.0).itl_p50_ms is None
+    pace = IncrementTiming()
     pace.tick(1.0, 1)
     assert (pace.timing(5.0).first_token_ms, pace.timing(5.0).max_gap_ms) == (1.0, None)

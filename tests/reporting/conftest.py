@@ -11,12 +11,12 @@ from means import mean_stat
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Case, FindingKind, Level, Outcome, ReferenceValue, Verdict
 from kvv.core import Evidence as Pointer
-from kvv.decision import Collector, Evidence, FindingExample, FindingGroup, SuiteRun, decide, exit_code
+from kvv.decision import Collector, CountedFindings, DecisionEvidence, FindingExample, SuiteRun, decide, exit_code
 from kvv.profiles.policy import Policy, Waiver
 from kvv.stats.metrics import GroupTally
 from kvv.storage.view import (
     CheckRow,
-    Endpoint,
+    EndpointView,
     PolicyRef,
     PromptTier,
     Quantiles,
@@ -24,7 +24,7 @@ from kvv.storage.view import (
     RunFacts,
     RunView,
     TimingView,
-    Traffic,
+    TrafficView,
 )
 
 TODAY = date(2026, 3, 1)
@@ -91,7 +91,7 @@ class Views:
         )
         policy = policy.model_copy(update={"waiver": (waiver,)})
         suites = (
-            SuiteRun(id="params", kind=SuiteKind.GATE, title="Decoding parameters"),
+            SuiteRun(id="params", kind=SuiteKind.PRE_CHECK, title="Decoding parameters"),
             SuiteRun(id="streaming", kind=SuiteKind.CONTRACT),
             SuiteRun(id="ocrbench", kind=SuiteKind.BENCHMARK, title=text or "OCRBench"),
             SuiteRun(id="beam", kind=SuiteKind.BENCHMARK, skipped=text or "no judge"),
@@ -135,7 +135,7 @@ class Views:
             )
         ]
         findings = [
-            FindingGroup(
+            CountedFindings(
                 rule=text or "stream/done",
                 area=Area.STREAMING,
                 level=Level.MUST,
@@ -154,7 +154,7 @@ class Views:
         )
         decision = decide(
             collector,
-            Evidence(stats=stats, findings=findings, references={"ocrbench": [reference]}),
+            DecisionEvidence(stats=stats, findings=findings, references={"ocrbench": [reference]}),
             np.random.default_rng(0),
         )
         return RunView(
@@ -167,7 +167,7 @@ class Views:
                 exit_code=exit_code(decision.outcome),
                 preset="kvv",
             ),
-            endpoint=Endpoint(
+            endpoint=EndpointView(
                 base_url=text or "https://api.example.org/v1",
                 model=text or "kimi-k3",
                 vendor=text or "example",
@@ -191,7 +191,7 @@ class Views:
                 )
                 for c, v in verdicts
             ),
-            traffic=Traffic(
+            traffic=TrafficView(
                 requests=210,
                 attempts=215,
                 retried=5,

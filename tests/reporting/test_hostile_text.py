@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from kvv.rendering.escape import block, bounded, cell, fenced, jsonable, plain
+from kvv.rendering.escape import block, bound_text, cell, fence_text, jsonable, plain
 from kvv.reporting import csv as csv_report
 from kvv.reporting import github, html, junit, leaderboard, markdown, text
 from kvv.reporting import json as json_report
@@ -199,8 +199,8 @@ def test_plain_shows_what_it_removes() -> None:
 
 
 def test_bounded_says_how_much_is_missing() -> None:
-    assert bounded("a" * 10, 4) == "aaaa [... 6 more characters]"
-    assert bounded("aaaa", 4) == "aaaa"
+    assert bound_text("a" * 10, 4) == "aaaa [... 6 more characters]"
+    assert bound_text("aaaa", 4) == "aaaa"
 
 
 @given(
@@ -224,7 +224,7 @@ def test_jsonable_bounds_depth_and_length() -> None:
 
 @given(st.text())
 def test_a_fence_is_longer_than_any_run_inside(value: str) -> None:
-    lines = fenced(value).splitlines()
+    lines = fence_text(value).splitlines()
     assert lines[0] == lines[-1]
     assert lines[0] not in lines[1:-1]
 

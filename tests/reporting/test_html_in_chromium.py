@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from kvv.core import Outcome
-from kvv.rendering.document import Chart, Document, Estimate, Excerpt, Mark, Section, Table, Unit
+from kvv.rendering.document import Chart, ChartMark, Document, DocumentTable, Estimate, Excerpt, Section, Unit
 from kvv.rendering.document import html as document_html
 from kvv.reporting import html
 
@@ -197,9 +197,9 @@ def test_a_document_filters_fits_a_phone_and_runs_nothing_injected(tmp_path: Pat
     points = tuple(
         (f"2026-03-{i:02}", Estimate(value=0.9 - 0.01 * i, low=0.8 - 0.01 * i, high=0.95, n=9)) for i in range(1, 20)
     )
-    chart = Chart(title=payload, unit=Unit.SHARE, points=points, marks=(Mark(index=7, text=payload),))
+    chart = Chart(title=payload, unit=Unit.SHARE, points=points, marks=(ChartMark(index=7, text=payload),))
     rows = tuple((f"case-{i} {payload}", Estimate(value=0.5, low=0.4, high=0.6, n=9)) for i in range(300))
-    table = Table(name="t", columns=("case", payload), rows=rows)
+    table = DocumentTable(name="t", columns=("case", payload), rows=rows)
     excerpt = Excerpt(line=payload, texts=((payload, payload),))
     section = Section(title=payload, notes=(payload,), charts=(chart,), tables=(table,), excerpts=(excerpt,))
     url = write(tmp_path, document_html(Document(title=payload, lead=(payload,), sections=(section,), outcome="fail")))

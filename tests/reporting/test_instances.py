@@ -11,7 +11,7 @@ import pytest
 from means import mean_stat
 
 from kvv.reporting import html, markdown
-from kvv.reporting.instances import lines_of, told
+from kvv.reporting.instances import describe, lines_of
 from kvv.storage.view import RunView
 
 PAGE = "swebench/logs/kimi-k3/a%2Fb/trajectory.html"
@@ -110,10 +110,10 @@ def test_what_is_no_table_of_instances_is_left_out(views: Any) -> None:
 
 
 def test_counts_are_told_in_words_and_long_ones_are_cut() -> None:
-    assert told({"submitted": 5, "loop": 1}) == "submitted 5, loop 1"
-    assert told({"steps": 4.25}) == "steps 4.25"
-    assert told({}) == "none"
-    assert len(told({str(n): n for n in range(10_000)})) < 400
+    assert describe({"submitted": 5, "loop": 1}) == "submitted 5, loop 1"
+    assert describe({"steps": 4.25}) == "steps 4.25"
+    assert describe({}) == "none"
+    assert len(describe({str(n): n for n in range(10_000)})) < 400
 
 
 def test_more_instances_than_the_page_lists_are_counted(views: Any) -> None:

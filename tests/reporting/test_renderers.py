@@ -259,9 +259,11 @@ def test_the_terminal_shows_n_interval_and_reference_beside_each_value(views: An
 
 
 def test_timing_is_by_prompt_length() -> None:
-    from kvv.decision import Answer
+    from kvv.decision import TimedAnswer
 
-    answers = [Answer(prompt_tokens=tokens, ttft_ms=float(tokens), itl_ms=5.0) for tokens in (10, 999, 1000, 200_000)]
+    answers = [
+        TimedAnswer(prompt_tokens=tokens, ttft_ms=float(tokens), itl_ms=5.0) for tokens in (10, 999, 1000, 200_000)
+    ]
     timing = timing_of(answers)
     assert [(t.low, t.ttft_ms.n) for t in timing.by_prompt_tokens] == [(0, 2), (1000, 1), (128_000, 1)]
     assert timing.ttft_ms is not None

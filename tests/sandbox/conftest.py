@@ -14,22 +14,22 @@ import pytest
 import rootfs
 
 from kvv.core import Command, Executed
-from kvv.sandbox import Limits, Sandbox, SandboxError, Session, Workspace
+from kvv.sandbox import Sandbox, SandboxError, SandboxLimits, Session, Workspace
 from kvv.sandbox.base import MIB
 from kvv.sandbox.bubblewrap import Bubblewrap
 from kvv.sandbox.container import Containers
-from kvv.sandbox.engine import Engine, EngineError, socket_path
+from kvv.sandbox.engine import ContainerEngine, EngineError, socket_path
 from kvv.sandbox.none import NoSandbox
 
 #: small enough to be broken in a test
-TIGHT = Limits(memory=256 * MIB, processes=60, file=32 * MIB, disk=48 * MIB, scratch=16 * MIB)
+TIGHT = SandboxLimits(memory=256 * MIB, processes=60, file=32 * MIB, disk=48 * MIB, scratch=16 * MIB)
 
 
 @cache
 def container_image(path: Path) -> tuple[str, str]:
     """An image with bash, git and python3 in which a command runs, and why there is none."""
     try:
-        image = rootfs.image(Engine(path))
+        image = rootfs.image(ContainerEngine(path))
         if not image:
             return "", "no image can be made of this machine's programs"
         asyncio.run(_tried(Containers(default_image=image)))
@@ -49,7 +49,7 @@ def container_name(sandbox: Sandbox) -> str:
     return sandbox.default_image
 
 
-def make(backend: str, limits: Limits = TIGHT) -> Sandbox:
+def make(backend: str, limits: SandboxLimits = TIGHT) -> Sandbox:
     """The backend, or a skip with the reason why it cannot be tested here."""
     if backend == "docker":
         path = socket_path()
@@ -87,7 +87,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 class Box:
     """One session, driven from synchronous tests."""
 
-    def __init__(self, backend: str, workspace: Workspace, limits: Limits = TIGHT) -> None:
+    def __init__(self, backend: str, workspace: Workspace, limits: SandboxLimits = TIGHT) -> None:
         self.sandbox = make(backend, limits)
         self._workspace = workspace
 

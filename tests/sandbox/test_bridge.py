@@ -14,7 +14,7 @@ import pytest
 
 from kvv.core import Area, Case, Command, Done, Exec, Executed, Level, Outcome, Reply, Step, Verdict
 from kvv.sandbox.adapters import AGENTS, GRADERS, AdapterError, check_installed, identity
-from kvv.sandbox.adapters.bridge import KEPT, Perform, Plays, played
+from kvv.sandbox.adapters.bridge import KEPT, Perform, Plays, play_on_thread
 
 
 def run(name: str) -> Exec:
@@ -63,7 +63,7 @@ def gone(before: int) -> bool:
 
 
 def test_each_call_is_a_step_and_the_result_comes_last() -> None:
-    play = played(two_commands)
+    play = play_on_thread(two_commands)
     assert told(next(play)) == "one"
     assert told(play.send(said("a"))) == "two after a"
     with pytest.raises(StopIteration) as end:
@@ -76,7 +76,7 @@ def test_an_exception_of_the_code_comes_out_where_its_next_step_is_asked_for() -
         perform(run("one"))
         raise KeyError("x")
 
-    play = played(broken)
+    play = play_on_thread(broken)
     next(play)
     with pytest.raises(KeyError, match="x"):
         play.send(said(""))
@@ -91,7 +91,7 @@ def test_a_closed_play_ends_its_thread_although_the_code_catches_every_exception
                 continue
 
     before = len(adapters())
-    play = played(stubborn)
+    play = play_on_thread(stubborn)
     next(play)
     assert len(adapters()) == before + 1
     play.close()
@@ -100,7 +100,7 @@ def test_a_closed_play_ends_its_thread_although_the_code_catches_every_exception
 
 def test_a_play_that_nobody_holds_any_more_ends_its_thread() -> None:
     before = len(adapters())
-    play = played(two_commands)
+    play = play_on_thread(two_commands)
     next(play)
     del play
     assert gone(before)
@@ -114,7 +114,7 @@ class Begun:
 
     def __call__(self, case: Case) -> Generator[Step, Reply, None]:
         self.times += 1
-        result = yield from played(two_commands)
+        result = yield from play_on_thread(two_commands)
         yield Done(verdict=Verdict(case=case.id, sample=0, outcome=Outcome.PASS, detail=result))
 
 

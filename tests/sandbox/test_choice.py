@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kvv.sandbox import SandboxError, Workspace, choose, named
-from kvv.sandbox.engine import Engine, EngineError, socket_path
+from kvv.sandbox import SandboxError, Workspace, choose, find_backend
+from kvv.sandbox.engine import ContainerEngine, EngineError, socket_path
 from kvv.sandbox.output import Kept
 
 
@@ -37,7 +37,7 @@ def test_the_unsafe_backend_is_taken_by_name_only(monkeypatch: pytest.MonkeyPatc
 
 def test_an_unknown_backend_is_named_with_the_known_ones() -> None:
     with pytest.raises(SandboxError, match="no sandbox 'vm'; known: bwrap, docker, none"):
-        named("vm")
+        find_backend("vm")
 
 
 def test_an_instance_that_is_an_image_needs_a_container_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_an_engine_that_breaks_off_is_an_error_of_one_line(tmp_path: Path) -> No
         thread = threading.Thread(target=hang_up)
         thread.start()
         with pytest.raises(EngineError, match="does not answer"):
-            Engine(place).call("GET", "/version")
+            ContainerEngine(place).call("GET", "/version")
         thread.join()
 
 

@@ -15,7 +15,7 @@ import pytest
 from kvv.core import Command
 from kvv.sandbox import Session
 from kvv.sandbox.container import LABEL, OWNER, owner
-from kvv.sandbox.engine import Engine, socket_path
+from kvv.sandbox.engine import ContainerEngine, socket_path
 from kvv.sandbox.sockets import socket_filter
 
 if TYPE_CHECKING:
@@ -323,4 +323,4 @@ def test_ten_sessions_at_once_leave_no_process_mount_container_or_file(
     assert [line for line in processes().values() if line.startswith(f"sleep {mark}")] == []
     assert not any(thread.name.startswith("Timer") and thread.is_alive() for thread in threading.enumerate())
     if box.sandbox.name == "docker" and (path := socket_path()):
-        assert [entry for entry in Engine(path).labelled(LABEL) if entry["labels"].get(OWNER) == owner()] == []
+        assert [entry for entry in ContainerEngine(path).labelled(LABEL) if entry["labels"].get(OWNER) == owner()] == []

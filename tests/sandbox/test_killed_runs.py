@@ -14,7 +14,7 @@ import pytest
 
 from kvv.sandbox import Workspace
 from kvv.sandbox.container import LABEL, OWNER, alive, owner, sweep
-from kvv.sandbox.engine import Engine, socket_path
+from kvv.sandbox.engine import ContainerEngine, socket_path
 from kvv.sandbox.folder import PREFIX, RunFolder
 from kvv.sandbox.folder import sweep as sweep_folders
 
@@ -24,11 +24,11 @@ from .test_guarantees import processes
 HOLDER = """
 import asyncio, sys
 from kvv.core import Command
-from kvv.sandbox import Workspace, named
+from kvv.sandbox import Workspace, find_backend
 from kvv.sandbox.container import Containers
 
 async def main(backend, image, bundle, commit, mark):
-    sandbox = Containers(default_image=image) if backend == "docker" else named(backend)
+    sandbox = Containers(default_image=image) if backend == "docker" else find_backend(backend)
     session = await sandbox.open(Workspace(bundle=bundle, commit=commit))
     print("open", flush=True)
     await session.run(Command(argv=("bash", "-c", f"(setsid sleep {mark} &); sleep {mark}"), timeout_s=600))
@@ -72,7 +72,11 @@ def test_nothing_is_left_of_a_run_that_was_killed(backend: str, workspace: Works
     assert soon(lambda: not list(place.iterdir()))
     place.rmdir()
     if backend == "docker" and path:
-        mine = [entry for entry in Engine(path).labelled(LABEL) if f"/{holder.pid}/" in entry["labels"].get(OWNER, "")]
+        mine = [
+            entry
+            for entry in ContainerEngine(path).labelled(LABEL)
+            if f"/{holder.pid}/" in entry["labels"].get(OWNER, "")
+        ]
         assert mine == []
 
 
@@ -116,7 +120,7 @@ def test_a_container_belongs_to_a_process_not_to_a_number() -> None:
 def test_the_sweep_removes_the_containers_of_the_dead_only() -> None:
     removed = []
 
-    class Recorded(Engine):
+    class Recorded(ContainerEngine):
         def __init__(self) -> None:
             """No socket behind it."""
 

@@ -9,10 +9,10 @@ import pytest
 
 from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.mockserver.faults import FAULTS, NOT_SHOWABLE
-from kvv.selftest import Matrix, Row, State, TableError, load_table
+from kvv.selftest import Matrix, MatrixRow, State, TableError, load_table
 from kvv.selftest.drive import Observed
 from kvv.selftest.matrix import clean_row, judge
-from kvv.selftest.table import FaultSpec, Gate, parse_table
+from kvv.selftest.table import FaultSpec, StatisticalFault, parse_table
 
 HOME = (Area.TOOLS, Area.TOOL_CHOICE)
 CLEAN = Observed()
@@ -34,7 +34,9 @@ def observed(
     return Observed(verdicts=verdicts, findings=Counter(rules), **more)
 
 
-def state(seen: Observed, spec: FaultSpec | None = None, clean: Observed = CLEAN, gate: Gate | None = None) -> State:
+def state(
+    seen: Observed, spec: FaultSpec | None = None, clean: Observed = CLEAN, gate: StatisticalFault | None = None
+) -> State:
     return judge("X01", spec or FaultSpec(), HOME, seen, clean, gate=gate).state
 
 
@@ -111,13 +113,13 @@ def test_what_no_profile_forbids_must_not_be_accused() -> None:
     ],
 )
 def test_the_matrix_holds_while_each_gap_is_a_stated_one(found: State, holds: bool) -> None:
-    row = Row(fault="X01", state=found, areas=HOME)
+    row = MatrixRow(fault="X01", state=found, areas=HOME)
     assert Matrix(clean=(), rows=[row]).holds is holds
 
 
 @pytest.mark.parametrize(("bad", "expected"), [(1, State.UNSEEN), (2, State.SEEN)])
 def test_a_gate_counts_samples_that_did_not_pass(bad: int, expected: State) -> None:
-    gate = Gate.model_validate({"case": "tools/*", "n": 24, "at-least": 2, "p": 0.3})
+    gate = StatisticalFault.model_validate({"case": "tools/*", "n": 24, "at-least": 2, "p": 0.3})
     repeats = [
         (case("tools/a", Area.TOOLS, sample=n), Verdict(case="tools/a", sample=n, outcome=Outcome.INCONCLUSIVE))
         for n in range(1, bad + 1)

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from kvv.stats.rerun import Question, Samples, loss_p, rerun_difference, visible_in, visible_pairs
+from kvv.stats.rerun import QuestionSamples, Samples, loss_p, rerun_difference, visible_in, visible_pairs
 
 
 def samples(values: Sequence[float]) -> Samples:
     return Samples(n=len(values), total=sum(values), squares=sum(x * x for x in values))
 
 
-def question(vendor: Sequence[float], reference: Sequence[float]) -> Question:
-    return Question(vendor=samples(vendor), reference=samples(reference))
+def question(vendor: Sequence[float], reference: Sequence[float]) -> QuestionSamples:
+    return QuestionSamples(vendor=samples(vendor), reference=samples(reference))
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (0, 8), (1, 9), (9, 1), (5, 5)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kvv.reporting.finalize
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.storage.references import read_reference
 
 ASK = ("run", "ocrbench", "--limit", "5", "--data", "ocrbench=fixture", "--model", "kimi-k3", "-q")
@@ -21,7 +21,7 @@ def last(said: str) -> str:
 
 
 def test_the_last_line_says_that_it_was_written_and_what_the_exit_code_means(kvv_cli: Any) -> None:
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         ran = kvv_cli(*ASK, "--base-url", server.base_url, "--policy", "release", "--as-reference", "good.jsonl")
     assert ran.code == 3, ran.err
     assert (
@@ -36,7 +36,7 @@ def test_the_last_line_says_that_it_was_written_and_what_the_exit_code_means(kvv
 
 def test_a_run_in_which_nothing_concluded_leaves_no_reference_and_an_older_one_alone(kvv_cli: Any) -> None:
     Path("good.jsonl").write_text("older", "utf-8")
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         wrong = server.base_url.replace("/v1", "/nowhere/v1")
         ran = kvv_cli(*ASK, "--base-url", wrong, "--as-reference", "good.jsonl")
     assert ran.code == 2
@@ -57,7 +57,7 @@ def test_a_write_that_fails_at_the_end_loses_nothing(kvv_cli: Any, monkeypatch: 
     def refused(*arguments: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    with ReferenceServer(ReferenceConfig()) as server:
+    with MockServer(MockConfig()) as server:
         with monkeypatch.context() as patch:
             patch.setattr(kvv.reporting.finalize, "write_reference", refused)
             ran = kvv_cli(*ASK, "--base-url", server.base_url, "--as-reference", "good.jsonl")

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import replies
 
-from kvv.cases.checks import Look
+from kvv.cases.checks import CheckInput
 from kvv.cases.contract import ContractSuite
 from kvv.cases.suite import Context, Settings
 from kvv.core import Answered, Ask, Case, Dataset, Done, Frame, Identity, Observation, Reply, Request, Surface, Verdict
-from kvv.mockserver.config import ReferenceConfig
-from kvv.mockserver.engine import Engine
+from kvv.mockserver.config import MockConfig
+from kvv.mockserver.engine import MockEngine
 from kvv.profiles.profile import load_profile
-from kvv.protocol.reader import Limits, Reader
+from kvv.protocol.reader import ExchangeReader, ReadLimits
 
 #: an answer to a request: the status and what it says
 Endpoint = Callable[[Request], tuple[int, Observation]]
@@ -66,7 +66,7 @@ class Stage:
         self, suite: ContractSuite, cases: Sequence[Case], *, variant: str = "kimi-k3", faults: tuple[str, ...] = ()
     ) -> list[Verdict]:
         """All cases, one after the other, against one engine: its caches and its memory last."""
-        engine = Engine(ReferenceConfig(model="kimi-k3", variant=variant, faults=faults))
+        engine = MockEngine(MockConfig(model="kimi-k3", variant=variant, faults=faults))
         return [
             self.play(suite, case, lambda request, identity: _engine_reply(engine, request, identity)) for case in cases
         ]
@@ -100,7 +100,7 @@ class Stage:
         siblings: Mapping[str, tuple[int, Observation]] | None = None,
         frames: Sequence[tuple[float, bytes]] = (),
         total_ms: float = 0.0,
-    ) -> Look:
+    ) -> CheckInput:
         """One answer as a check sees it; ``frames`` are (milliseconds, data)."""
         request = Request(body=body or {})
         kept = tuple(Frame(number=at, offset_ms=offset, data=data) for at, (offset, data) in enumerate(frames))
@@ -114,20 +114,20 @@ class Stage:
             name: Answered(request=request, exchange=replies.exchange(identity, status), observation=said)
             for name, (status, said) in (siblings or {}).items()
         }
-        return Look(answered=one, case=case, siblings=others or {"": one})
+        return CheckInput(answered=one, case=case, siblings=others or {"": one})
 
 
-def _engine_reply(engine: Engine, request: Request, identity: Identity) -> Answered:
+def _engine_reply(engine: MockEngine, request: Request, identity: Identity) -> Answered:
     assert isinstance(request.body, Mapping)
     outcome = engine.answer(request.body)
-    reader = Reader(
+    reader = ExchangeReader(
         identity=identity,
         attempt=1,
         request=request,
         started="",
         rules=None,
         keep_frames=True,
-        limits=Limits(),
+        limits=ReadLimits(),
         redact=None,
     )
     reader.head(outcome.reply.status, outcome.reply.headers)

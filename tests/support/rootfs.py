@@ -9,7 +9,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from kvv.sandbox.engine import Engine
+from kvv.sandbox.engine import ContainerEngine
 
 NAME = "kvv-test"
 PROGRAMS = (
@@ -55,7 +55,7 @@ FOLDERS = ("tmp", "proc", "dev", "sys", "etc", "root", "var", "run", "testbed", 
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
-def image(engine: Engine) -> str:
+def image(engine: ContainerEngine) -> str:
     """The name under which the engine knows the image, made now where it is missing; "" where this machine cannot make
     it.
     """
@@ -70,7 +70,14 @@ def image(engine: Engine) -> str:
 
 
 def with_tree(
-    engine: Engine, base: str, workdir: str, bundle: bytes, name: str, *, files: bytes | None = None, changes: str = ""
+    engine: ContainerEngine,
+    base: str,
+    workdir: str,
+    bundle: bytes,
+    name: str,
+    *,
+    files: bytes | None = None,
+    changes: str = "",
 ) -> str:
     """An image that holds a clone of the bundle at ``workdir``, as published images of instances do.
 

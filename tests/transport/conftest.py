@@ -15,13 +15,13 @@ import pytest
 
 from kvv.core import Identity, Request, Role
 from kvv.protocol.encode import encode
-from kvv.protocol.reader import Limits, Received
+from kvv.protocol.reader import ReadLimits, Received
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.transport import Transport
 from kvv.transport.endpoint import Endpoint
 
 KEY = "sk-canary-Zq81bYt0Wv55NcKe"
-SMALL = Limits(body_bytes=2**20, event_bytes=2**17)
+SMALL = ReadLimits(body_bytes=2**20, event_bytes=2**17)
 
 Send = Callable[..., Awaitable[Received]]
 

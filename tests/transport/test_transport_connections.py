@@ -13,7 +13,7 @@ import pytest
 
 from kvv.core import FaultKind, Fragment, Identity, Request, Role, Timeouts
 from kvv.protocol.encode import encode
-from kvv.protocol.reader import Limits
+from kvv.protocol.reader import ReadLimits
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.transport.client import KEEP_ALIVE_S, STALE_LIMIT, Transport
 from kvv.transport.endpoint import Endpoint, EndpointError, proxy_for
@@ -248,7 +248,7 @@ def test_each_role_gets_its_own_key_only(serve: Serve) -> None:
     }
 
     async def main() -> None:
-        async with Transport(endpoints, redactor=Redactor(), limits=Limits()) as transport:
+        async with Transport(endpoints, redactor=Redactor(), limits=ReadLimits()) as transport:
             for role in (Role.TARGET, Role.JUDGE):
                 request = Request(body={}, role=role)
                 identity = Identity(case="c", sample=0, step=0, ask=0, purpose="probe")
@@ -368,7 +368,7 @@ def test_the_proxy_variables_are_read_in_either_case(environ: dict[str, str], ex
 )
 def test_a_base_url_that_is_none_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(EndpointError, match="target base URL") as caught:
-        Transport({Role.TARGET: Endpoint(role=Role.TARGET, base_url=url)}, redactor=Redactor(), limits=Limits())
+        Transport({Role.TARGET: Endpoint(role=Role.TARGET, base_url=url)}, redactor=Redactor(), limits=ReadLimits())
     assert "\n" not in str(caught.value)
 
 
@@ -378,7 +378,7 @@ def test_a_key_no_header_can_carry_is_refused_without_being_quoted(key: str) -> 
         Transport(
             {Role.TARGET: Endpoint(role=Role.TARGET, base_url="http://h", key=key)},
             redactor=Redactor(),
-            limits=Limits(),
+            limits=ReadLimits(),
         )
     assert "canary" not in str(caught.value)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kvv.core import FaultKind, Shape, Timeouts
-from kvv.protocol.classify import Standing, assess, retry_after_seconds
+from kvv.protocol.classify import Classification, assess, retry_after_seconds
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -128,7 +128,7 @@ def test_broken_framing_is_a_fault_of_its_kind(
     assert (fault.kind, received.exchange.status, fault.after_content) == (kind, status, after_content), fault
     assert "\n" not in fault.detail
     assert len(fault.detail) <= 300
-    assert assess(received.exchange, received.observation).standing is Standing.UNAVAILABLE
+    assert assess(received.exchange, received.observation).standing is Classification.UNAVAILABLE
 
 
 def test_what_came_before_a_cut_is_kept(fetch: Fetch) -> None:

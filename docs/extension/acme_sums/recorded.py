@@ -10,16 +10,16 @@ from kvv.api import (
     Dataset,
     Imported,
     ImportOptions,
-    Line,
     Lines,
+    RecordedLine,
     Settings,
-    answered,
     load_profile,
     read_lines,
+    record_answer,
 )
 
 
-def _row(found: Lines, line: Line) -> dict[str, str]:
+def _row(found: Lines, line: RecordedLine) -> dict[str, str]:
     missing = [name for name in ("id", "question", "answer") if name not in line.value]
     if missing:
         raise found.error(line.number, f"has no {missing[0]!r}")
@@ -34,7 +34,7 @@ def read(path: Path, options: ImportOptions) -> Imported:
     context = Context(model=options.model or "acme-1", profile=profile, settings=Settings(stream=False), dataset=data)
     cases = suite.cases(context)
     records = [
-        answered(
+        record_answer(
             case,
             suite.request(case),
             line.value.get("response"),

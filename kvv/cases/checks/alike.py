@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.cases.checks.base import Check, Look, Problem, group, inconclusive, named, quoted
+from kvv.cases.checks.base import Check, CheckInput, CheckProblem, group, inconclusive, index_by_name, quote
 from kvv.core import Answered
 
 
-def texts_alike(look: Look, wanted: Any) -> Problem | None:
+def texts_alike(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ of, like }``: where all samples of ``like`` have one text, not all of ``of`` have another one.
 
     With ``white-space`` texts are compared with the white space around them, else without.
@@ -28,13 +28,13 @@ def texts_alike(look: Look, wanted: Any) -> Problem | None:
     if like[0] in of:
         return None
     common = Counter(of).most_common(1)[0][0]
-    return Problem(
+    return CheckProblem(
         reason="texts-differ",
-        detail=f"{wanted['of']} {quoted(common)}, {wanted['like']} {quoted(like[0])}, in every sample",
+        detail=f"{wanted['of']} {quote(common)}, {wanted['like']} {quote(like[0])}, in every sample",
     )
 
 
-def as_often(look: Look, wanted: Any) -> Problem | None:
+def as_often(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ of, like, says }`` or ``{ of, like, reasoning = true }``: what every sample of ``like`` shows, some sample
     of ``of`` shows too.
     """
@@ -47,10 +47,10 @@ def as_often(look: Look, wanted: Any) -> Problem | None:
         return None
     if not all(like) or not like:
         return inconclusive("not-shown", detail)
-    return Problem(reason="lost-in-one-form", detail=detail)
+    return CheckProblem(reason="lost-in-one-form", detail=detail)
 
 
-def cut_in_reasoning(look: Look, wanted: Any) -> Problem | None:
+def cut_in_reasoning(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ cut, free }``: where the answer without a limit thinks for long, the one cut at its first tokens has no
     content: what it has is reasoning.
     """
@@ -61,9 +61,9 @@ def cut_in_reasoning(look: Look, wanted: Any) -> Problem | None:
         return inconclusive("no-reasoning", "the answer without a limit hardly thinks")
     if not short.answer.strip():
         return None
-    return Problem(
+    return CheckProblem(
         reason="reasoning-as-content",
-        detail=f"cut inside its reasoning the answer has the content {quoted(short.answer)}",
+        detail=f"cut inside its reasoning the answer has the content {quote(short.answer)}",
     )
 
 
@@ -71,7 +71,7 @@ def cut_in_reasoning(look: Look, wanted: Any) -> Problem | None:
 _LONG_REASONING = 100
 
 
-def _uncut(look: Look, name: str) -> list[Answered]:
+def _uncut(look: CheckInput, name: str) -> list[Answered]:
     return [one for one in group(look, name) if one.observation.finish_reason != "length"]
 
 
@@ -87,4 +87,4 @@ def _shows(answered: Answered, wanted: Mapping[str, Any]) -> bool:
     return str(wanted["says"]).casefold() in observation.answer.casefold()
 
 
-ALIKE: Mapping[str, Check] = named([texts_alike, as_often, cut_in_reasoning])
+ALIKE: Mapping[str, Check] = index_by_name([texts_alike, as_often, cut_in_reasoning])

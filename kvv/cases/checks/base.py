@@ -17,7 +17,7 @@ QUOTED = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class CheckProblem:
     """``outcome`` FAIL: the answer breaks the requirement; INCONCLUSIVE: this answer cannot show it; PASS: kept, but
     something worth a note was seen. One more sample must show a FAIL too, or it proves nothing."""
 
@@ -27,7 +27,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class CheckInput:
     """One answer, the case it belongs to, and every answer of the case so far by its request's name (this one
     included).
     """
@@ -47,37 +47,37 @@ class Look:
         return body if isinstance(body, Mapping) else {}
 
 
-Check = Callable[[Look, Any], "Problem | None"]
+Check = Callable[[CheckInput, Any], "CheckProblem | None"]
 
 
-def named(functions: Iterable[Check]) -> dict[str, Check]:
+def index_by_name(functions: Iterable[Check]) -> dict[str, Check]:
     return {function.__name__.replace("_", "-"): function for function in functions}
 
 
-def inconclusive(reason: str, detail: str) -> Problem:
-    return Problem(reason=reason, detail=detail, outcome=Outcome.INCONCLUSIVE)
+def inconclusive(reason: str, detail: str) -> CheckProblem:
+    return CheckProblem(reason=reason, detail=detail, outcome=Outcome.INCONCLUSIVE)
 
 
-def quoted(text: str | None) -> str:
+def quote(text: str | None) -> str:
     """Bounded and escaped: model output is hostile text."""
     if text is None:
         return "nothing"
     return repr(text if len(text) <= QUOTED else text[: QUOTED - 1] + "…")
 
 
-def cut(look: Look) -> Problem | None:
+def cut(look: CheckInput) -> CheckProblem | None:
     """An answer cut by length cannot show what would have come after."""
     if look.observation.finish_reason == "length":
         return inconclusive("cut-by-length", "the answer was cut by length before it could show this")
     return None
 
 
-def group(look: Look, name: str) -> list[Answered]:
+def group(look: CheckInput, name: str) -> list[Answered]:
     """The samples of the request ``name``."""
     return [answered for key, answered in look.siblings.items() if key == name or key.startswith(f"{name}.")]
 
 
-def prompt_tokens_of(look: Look, name: str) -> int | Problem:
+def prompt_tokens_of(look: CheckInput, name: str) -> int | CheckProblem:
     """usage.prompt_tokens of the named answer; a Problem where it has none (that usage is there is another rule's
     business).
     """

@@ -10,28 +10,37 @@ from statistics import median
 from typing import Any
 
 from kvv.cases.checks.alike import ALIKE
-from kvv.cases.checks.base import Check, Look, Problem, group, inconclusive, named, prompt_tokens_of, quoted
+from kvv.cases.checks.base import (
+    Check,
+    CheckInput,
+    CheckProblem,
+    group,
+    inconclusive,
+    index_by_name,
+    prompt_tokens_of,
+    quote,
+)
 from kvv.core import Answered, Outcome
 
 #: one-sided error of the comparison of two groups of samples
 ALPHA = 0.05
 
 
-def same_prompt_tokens(look: Look, wanted: Any) -> Problem | None:
+def same_prompt_tokens(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """All answers (or those of the list) report the same usage.prompt_tokens."""
     names = wanted if isinstance(wanted, (list, tuple)) else list(look.siblings)
     counts: dict[str, int] = {}
     for name in names:
         tokens = prompt_tokens_of(look, name)
-        if isinstance(tokens, Problem):
+        if isinstance(tokens, CheckProblem):
             return tokens
         counts[name] = tokens
     if len(set(counts.values())) <= 1:
         return None
-    return Problem(reason="prompt-tokens-differ", detail=f"prompt_tokens {_shown(counts)}")
+    return CheckProblem(reason="prompt-tokens-differ", detail=f"prompt_tokens {_shown(counts)}")
 
 
-def prompt_token_difference(look: Look, wanted: Any) -> Problem | None:
+def prompt_token_difference(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ of, minus, is }``: prompt_tokens of one answer minus those of another is exactly this; a list states several.
 
     ``is-not`` names a value that tells a known shortcut apart; with ``at-least`` the difference need only be that
@@ -39,16 +48,16 @@ def prompt_token_difference(look: Look, wanted: Any) -> Problem | None:
     """
     for rule in wanted if isinstance(wanted, (list, tuple)) else [wanted]:
         one, other = prompt_tokens_of(look, rule["of"]), prompt_tokens_of(look, rule["minus"])
-        if isinstance(one, Problem):
+        if isinstance(one, CheckProblem):
             return one
-        if isinstance(other, Problem):
+        if isinstance(other, CheckProblem):
             return other
         difference = one - other
         right = difference == rule["is"] if "is" in rule else difference >= rule["at-least"]
         if not right:
             want = rule["is"] if "is" in rule else f"at least {rule['at-least']}"
             known = rule.get("known", {}).get(str(difference))
-            return Problem(
+            return CheckProblem(
                 reason="prompt-token-difference",
                 detail=(
                     f"prompt_tokens of {rule['of']} ({one}) minus {rule['minus']} ({other}) is {difference}, want"
@@ -59,41 +68,41 @@ def prompt_token_difference(look: Look, wanted: Any) -> Problem | None:
     return None
 
 
-def _prompt_tokens_by_name(look: Look, names: Iterable[str]) -> dict[str, int] | Problem:
+def _prompt_tokens_by_name(look: CheckInput, names: Iterable[str]) -> dict[str, int] | CheckProblem:
     """In the order of the names; the Problem of the first that has no count."""
     counts: dict[str, int] = {}
     for name in names:
         tokens = prompt_tokens_of(look, name)
-        if isinstance(tokens, Problem):
+        if isinstance(tokens, CheckProblem):
             return tokens
         counts[name] = tokens
     return counts
 
 
-def prompt_tokens_grow(look: Look, wanted: Any) -> Problem | None:
+def prompt_tokens_grow(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """usage.prompt_tokens grows strictly along the list of names."""
     counts = _prompt_tokens_by_name(look, wanted)
-    if isinstance(counts, Problem):
+    if isinstance(counts, CheckProblem):
         return counts
     if all(later > earlier for earlier, later in pairwise(counts.values())):
         return None
-    return Problem(reason="prompt-tokens-do-not-grow", detail=f"prompt_tokens {_shown(counts)}")
+    return CheckProblem(reason="prompt-tokens-do-not-grow", detail=f"prompt_tokens {_shown(counts)}")
 
 
-def prompt_tokens_in_steps(look: Look, wanted: Any) -> Problem | None:
+def prompt_tokens_in_steps(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """usage.prompt_tokens grows by the same number from each name of the list to the next."""
     counts = _prompt_tokens_by_name(look, wanted)
-    if isinstance(counts, Problem):
+    if isinstance(counts, CheckProblem):
         return counts
     steps = [later - earlier for earlier, later in pairwise(counts.values())]
     if len(set(steps)) <= 1:
         return None
-    return Problem(
+    return CheckProblem(
         reason="prompt-tokens-uneven", detail=f"prompt_tokens {_shown(counts)}: steps of {', '.join(map(str, steps))}"
     )
 
 
-def same_structure(look: Look, wanted: Any) -> Problem | None:
+def same_structure(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """All answers agree in finish_reason, in the tools called, in whether there is content, and in prompt_tokens.
 
     For requests whose structure is forced. An answer cut by length cannot be compared.
@@ -112,16 +121,16 @@ def same_structure(look: Look, wanted: Any) -> Problem | None:
     for at, label in enumerate(labels):
         values = {name: parts[at] for name, parts in seen.items()}
         if len(set(values.values())) > 1:
-            return Problem(reason="structures-differ", detail=f"{label} {_shown(values)}")
+            return CheckProblem(reason="structures-differ", detail=f"{label} {_shown(values)}")
     return same_prompt_tokens(look, True)
 
 
-def same_text(look: Look, wanted: Any) -> Problem | None:
+def same_text(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """All answers have exactly the same content; for content that a schema or greedy decoding fixes."""
     return _all_same(look, "texts-differ", lambda answered: answered.observation.answer)
 
 
-def same_arguments(look: Look, wanted: Any) -> Problem | None:
+def same_arguments(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """All answers call the same tools with the same arguments, as JSON values; for arguments that the schema fixes."""
 
     def arguments(answered: Answered) -> Any:
@@ -130,15 +139,17 @@ def same_arguments(look: Look, wanted: Any) -> Problem | None:
     return _all_same(look, "arguments-differ", arguments)
 
 
-def distinct_texts(look: Look, wanted: Any) -> Problem | None:
+def distinct_texts(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """At least this many different contents among the answers."""
     found = len({answered.observation.answer for answered in look.siblings.values()})
     if found >= int(wanted):
         return None
-    return Problem(reason="texts-alike", detail=f"{found} different contents of {len(look.siblings)}, want {wanted}")
+    return CheckProblem(
+        reason="texts-alike", detail=f"{found} different contents of {len(look.siblings)}, want {wanted}"
+    )
 
 
-def distinct_tool_ids(look: Look, wanted: Any) -> Problem | None:
+def distinct_tool_ids(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """No tool-call id comes twice in all answers."""
     ids = [
         call.id
@@ -148,11 +159,13 @@ def distinct_tool_ids(look: Look, wanted: Any) -> Problem | None:
     ]
     again = next((one for one in ids if ids.count(one) > 1), None)
     return (
-        None if again is None else Problem(reason="tool-id-repeats", detail=f"the id {quoted(again)} was given twice")
+        None
+        if again is None
+        else CheckProblem(reason="tool-id-repeats", detail=f"the id {quote(again)} was given twice")
     )
 
 
-def cached_tokens(look: Look, wanted: Any) -> Problem | None:
+def cached_tokens(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``{ of, at-least-of, share }``: of one answer's prompt at least that share as many tokens came from the cache as
     of another's.
 
@@ -162,14 +175,14 @@ def cached_tokens(look: Look, wanted: Any) -> Problem | None:
     found, base = _cached(look.siblings[wanted["of"]]), _cached(look.siblings[wanted["at-least-of"]])
     if not base:
         detail = f"the request {wanted['at-least-of']!r} had no cache hit to compare with"
-        return Problem(reason="no-cache-hit", detail=detail, outcome=Outcome.PASS)
+        return CheckProblem(reason="no-cache-hit", detail=detail, outcome=Outcome.PASS)
     if found is not None and found >= base * float(wanted.get("share", 1.0)):
         return None
     detail = f"cached_tokens of {wanted['of']} is {found}, of {wanted['at-least-of']} {base}"
-    return Problem(reason="cache-lost", detail=detail)
+    return CheckProblem(reason="cache-lost", detail=detail)
 
 
-def reasoning_grows(look: Look, wanted: Any) -> Problem | None:
+def reasoning_grows(look: CheckInput, wanted: Any) -> CheckProblem | None:
     """``[a, b]``: reasoning of the samples of b is longer than that of a, in the median; FAIL only where it is clearly
     shorter.
 
@@ -178,7 +191,7 @@ def reasoning_grows(look: Look, wanted: Any) -> Problem | None:
     return _grows(look, wanted, "reasoning", lambda answered: len(answered.observation.reasoning))
 
 
-def _grows(look: Look, names: Sequence[str], what: str, size: Callable[[Answered], int]) -> Problem | None:
+def _grows(look: CheckInput, names: Sequence[str], what: str, size: Callable[[Answered], int]) -> CheckProblem | None:
     shorter, longer = ([size(answered) for answered in group(look, name)] for name in names)
     if not shorter or not longer:
         return inconclusive("no-samples", f"no samples of {' or '.join(names)}")
@@ -189,9 +202,9 @@ def _grows(look: Look, names: Sequence[str], what: str, size: Callable[[Answered
     from scipy.stats import mannwhitneyu  # here: its import takes a second, and one check in hundreds needs it
 
     if float(mannwhitneyu(longer, shorter, alternative="less").pvalue) < ALPHA:
-        return Problem(reason="effort-inverted", detail=detail)
+        return CheckProblem(reason="effort-inverted", detail=detail)
     if len(set(shorter) | set(longer)) == 1:
-        return Problem(reason="effort-ignored", detail=f"{detail}: every sample has the same length")
+        return CheckProblem(reason="effort-ignored", detail=f"{detail}: every sample has the same length")
     return inconclusive("effort-unclear", detail)
 
 
@@ -199,7 +212,7 @@ def _cached(answered: Answered) -> int | None:
     return answered.observation.detail_tokens("prompt_tokens_details", "cached_tokens")
 
 
-def _all_same(look: Look, reason: str, key: Callable[[Answered], Any]) -> Problem | None:
+def _all_same(look: CheckInput, reason: str, key: Callable[[Answered], Any]) -> CheckProblem | None:
     values = {}
     for name, answered in look.siblings.items():
         if answered.observation.finish_reason == "length":
@@ -208,8 +221,8 @@ def _all_same(look: Look, reason: str, key: Callable[[Answered], Any]) -> Proble
     first = next(iter(values.values()))
     if all(value == first for value in values.values()):
         return None
-    return Problem(
-        reason=reason, detail=f"{', '.join(f'{name} {quoted(str(value))}' for name, value in values.items())}"[:380]
+    return CheckProblem(
+        reason=reason, detail=f"{', '.join(f'{name} {quote(str(value))}' for name, value in values.items())}"[:380]
     )
 
 
@@ -237,4 +250,4 @@ _FUNCTIONS: list[Check] = [
     cached_tokens,
     reasoning_grows,
 ]
-COMPARISONS: Mapping[str, Check] = {**named(_FUNCTIONS), **ALIKE}
+COMPARISONS: Mapping[str, Check] = {**index_by_name(_FUNCTIONS), **ALIKE}

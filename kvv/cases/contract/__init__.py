@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from kvv.cases.case_file import Names, load_case_file
 from kvv.cases.contract.build import Unbuildable, build
-from kvv.cases.contract.expand import claimed, expand, plain_case, thinking_off
-from kvv.cases.contract.rates import Tally
+from kvv.cases.contract.expand import expand, is_claimed, plain_case, thinking_off
+from kvv.cases.contract.rates import RateTally
 from kvv.cases.contract.steps import COMMON, Toolbox, contract_step
 from kvv.cases.suite import Context, Suite, SuiteKind
 from kvv.core import Case, History, Stat, Step, Verdict
@@ -18,9 +18,9 @@ from kvv.core import Case, History, Stat, Step, Verdict
 __all__ = [
     "COMMON",
     "ContractSuite",
-    "Tally",
+    "RateTally",
     "Toolbox",
-    "claimed",
+    "is_claimed",
     "contract_step",
     "names_of",
     "plain_case",

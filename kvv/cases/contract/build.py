@@ -59,7 +59,7 @@ def repeat(argument: Any, answers: Answers) -> str:
     return str(text) * int(times)
 
 
-def joined(argument: Any, answers: Answers) -> str:
+def join_texts(argument: Any, answers: Answers) -> str:
     """A list of texts and numbers as one text."""
     return "".join(map(str, argument))
 
@@ -69,7 +69,7 @@ def json_text(argument: Any, answers: Answers) -> str:
     return json.dumps(argument, ensure_ascii=False, separators=(",", ":"))
 
 
-def nested(argument: Any, answers: Answers) -> Any:
+def nest_schema(argument: Any, answers: Answers) -> Any:
     """``[schema, n]``: an object schema whose one property ``inner`` nests n times around ``schema``."""
     inner, depth = argument
     for _ in range(int(depth)):
@@ -153,9 +153,9 @@ def splice(argument: Any, answers: Answers) -> Spliced:
 BUILDERS: Mapping[str, Builder] = {
     "splice": splice,
     "repeat": repeat,
-    "join": joined,
+    "join": join_texts,
     "json": json_text,
-    "nested": nested,
+    "nested": nest_schema,
     "tools": tools,
     "answer": answer,
     "thought": thought,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseSpec, Round, Switch, Variant
+from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseSpec, CaseVariant, Round, Switch
 from kvv.cases.suite import Context
 from kvv.core import Area, Case, Level, Surface
 
@@ -23,7 +23,7 @@ _STRENGTH = (Level.MUST, Level.SHOULD, Level.MAY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
+class ThinkingMode:
     """``thinking`` None sends no switch at all; ``stream`` None: each variant says for itself."""
 
     thinking: bool | None
@@ -103,7 +103,13 @@ class _Expansion:
     """One case in the making."""
 
     def __init__(
-        self, suite: str, case_file: CaseFile, spec: CaseSpec, context: Context, entry: Mapping[str, Any], mode: Mode
+        self,
+        suite: str,
+        case_file: CaseFile,
+        spec: CaseSpec,
+        context: Context,
+        entry: Mapping[str, Any],
+        mode: ThinkingMode,
     ) -> None:
         self.suite = suite
         self.file = case_file
@@ -119,7 +125,7 @@ class _Expansion:
         }
         self.spec = CaseSpec.model_validate({**dict(spec), **merged}) if merged else spec
         #: calls are asked for in the prompt, since the profile does not promise that they can be forced
-        self.asked = "calls" in self.spec.claims and not claimed(context, "required")
+        self.asked = "calls" in self.spec.claims and not is_claimed(context, "required")
         self.fields = {} if listed else {name: value for name, value in entry.items() if name != "thinking"}
         self.shown = {
             **self.variables,
@@ -179,7 +185,7 @@ class _Expansion:
             ]
             return [*parts[:-1], {**parts[-1], "compare": compare}]
         requests = {name: self._variant(variant) for name, variant in spec.variants.items()} or {
-            "": self._request([spec], Variant())
+            "": self._request([spec], CaseVariant())
         }
         if samples > 1:
             requests = {
@@ -210,10 +216,10 @@ class _Expansion:
             **({"only_calls": True} if only_calls else {}),
         }
 
-    def _variant(self, variant: Variant) -> dict[str, Any]:
+    def _variant(self, variant: CaseVariant) -> dict[str, Any]:
         return self._request([self.spec, variant], variant)
 
-    def _request(self, layers: Sequence[CaseSpec | Variant], mode: Variant) -> dict[str, Any]:
+    def _request(self, layers: Sequence[CaseSpec | CaseVariant], mode: CaseVariant) -> dict[str, Any]:
         """A stored request: its body (directives unresolved), or the raw text to send."""
         raw = next((layer.raw for layer in reversed(layers) if layer.raw is not None), None)
         stream = self.mode.stream if mode.stream is None else mode.stream
@@ -238,7 +244,7 @@ class _Expansion:
         control = self.spec.control or self.file.control
         if control is not None:
             return self._overlay(body, control)
-        return self._overlay(body, Variant(prompt=self.spec.prompt)) if self.spec.prompt else body
+        return self._overlay(body, CaseVariant(prompt=self.spec.prompt)) if self.spec.prompt else body
 
     def _base(self, thinking: bool | None, effort: str | None, stream: bool) -> dict[str, Any]:
         """The plainest request: model, prompt, limit, thinking switch at the lowest effort, stream mode."""
@@ -255,7 +261,7 @@ class _Expansion:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body | dict(settings.extra_body)
 
-    def _overlay(self, body: Mapping[str, Any], layer: CaseSpec | Variant) -> dict[str, Any]:
+    def _overlay(self, body: Mapping[str, Any], layer: CaseSpec | CaseVariant) -> dict[str, Any]:
         laid = dict(body)
         if layer.prompt is not None:
             laid["messages"] = [{"role": "user", "content": self._fill(layer.prompt)}]
@@ -320,7 +326,7 @@ class _Expansion:
             return reason
         off = self.mode.thinking is False and not thinking_off(self.context)
         needed = [*self.file.claims, *spec.claims, *(["thinking-off"] if off else [])]
-        missing = [claim for claim in needed if not claimed(self.context, claim)]
+        missing = [claim for claim in needed if not is_claimed(self.context, claim)]
         outside = {
             "other-model": "no --other-model",
             "tokenizer": "no --tokenizer",
@@ -332,7 +338,7 @@ class _Expansion:
         return outside[missing[0]] if missing else ""
 
 
-def claimed(context: Context, claim: str) -> bool:
+def is_claimed(context: Context, claim: str) -> bool:
     """Whether the profile (or the run) claims a feature. ``schema:const`` is an entry of claims.schema_extra,
     ``contract:kimi-k3`` one of claims.contracts.
     """
@@ -391,12 +397,12 @@ def _entries(spec: CaseSpec, context: Context) -> Iterator[tuple[Mapping[str, An
             yield entry, "/" + re.sub(r"[^a-z0-9.]+", "-", shown.lower().replace("--", "-minus-").replace("_", "-"))
 
 
-def _modes(case_file: CaseFile, spec: CaseSpec, context: Context) -> Iterator[Mode]:
+def _modes(case_file: CaseFile, spec: CaseSpec, context: Context) -> Iterator[ThinkingMode]:
     streams: list[bool | None] = {"both": [True, False], "on": [True], "off": [False], "mixed": [None]}[
         spec.stream or case_file.stream
     ]  # type: ignore[assignment]
     for thinking in _thinking_modes(spec.thinking or case_file.thinking, context):
-        yield from (Mode(thinking=thinking, stream=stream) for stream in streams)
+        yield from (ThinkingMode(thinking=thinking, stream=stream) for stream in streams)
 
 
 def _thinking_modes(wanted: str, context: Context) -> list[bool | None]:
@@ -427,7 +433,7 @@ def _fits(key: str, context: Context) -> bool:
         return True
     if claim in {*Surface}:
         return False
-    return claimed(context, claim.removeprefix("not:")) != claim.startswith("not:")
+    return is_claimed(context, claim.removeprefix("not:")) != claim.startswith("not:")
 
 
 def _level(spec: CaseSpec, context: Context) -> Level:

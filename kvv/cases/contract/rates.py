@@ -11,7 +11,7 @@ from kvv.stats import clopper_pearson, more_samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class RateTally:
     """Samples that passed, failed or (None) could not tell, and the bounds ``at-least`` and ``at-most`` of the rate.
 
     PASS needs the observed rate within the bounds even when what could not tell counts against it. FAIL needs the 95 %

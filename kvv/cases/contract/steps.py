@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvv.cases.checks import ANSWER_CHECKS, COMPARISONS, Check, Look, Problem
+from kvv.cases.checks import ANSWER_CHECKS, COMPARISONS, Check, CheckInput, CheckProblem
 from kvv.cases.checks.base import inconclusive
 from kvv.cases.contract.build import BUILDERS, Builder, Unbuildable, build
-from kvv.cases.contract.rates import Tally
+from kvv.cases.contract.rates import RateTally
 from kvv.core import (
     Answered,
     Ask,
@@ -30,7 +30,7 @@ from kvv.core import (
     Timeouts,
     Verdict,
 )
-from kvv.protocol.classify import Assessment, Standing, assess
+from kvv.protocol.classify import Assessment, Classification, assess
 
 #: crashes needed for a verdict, each followed by an answered control
 CRASHES = 3
@@ -117,8 +117,8 @@ class _Judgement:
                     self.probes.setdefault(name, []).append(reply)
         #: the answers of concluded rounds, by name
         self.answers: dict[str, Answered] = {}
-        self.note: Problem | None = None
-        self.tally: Tally | None = None
+        self.note: CheckProblem | None = None
+        self.tally: RateTally | None = None
 
     def next(self) -> Step:
         try:
@@ -204,13 +204,13 @@ class _Judgement:
     ) -> _Settled | Step:
         last, expect = found[-1], entry["expect"]
         match last.standing:
-            case Standing.ANSWERED:
+            case Classification.ANSWERED:
                 return self._answered(entry, name, replies, found)
-            case Standing.REFUSED:
+            case Classification.REFUSED:
                 return self._refused(entry, name, replies, found)
-            case Standing.SERVER_ERROR | Standing.UNAVAILABLE if _crash(last):
+            case Classification.SERVER_ERROR | Classification.UNAVAILABLE if _crash(last):
                 return self._crashed(entry, name, found)
-            case Standing.NOT_A_COMPLETION if last.reason == "refusal-not-json" and expect == "refused":
+            case Classification.NOT_A_COMPLETION if last.reason == "refusal-not-json" and expect == "refused":
                 if sum(one.reason == "refusal-not-json" for one in found) < 2:
                     return self._again(entry, name)
                 return self._done(Outcome.FAIL, "refusal-not-json", "refused, but not with a JSON body")
@@ -222,7 +222,7 @@ class _Judgement:
     ) -> _Settled | Step:
         if entry["expect"] == "refused":
             return self._accepted(entry, name, found)
-        if _count(found, Standing.REFUSED):
+        if _count(found, Classification.REFUSED):
             return self._done(
                 Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was refused once and answered once"
             )
@@ -230,7 +230,7 @@ class _Judgement:
 
     def _accepted(self, entry: Mapping[str, Any], name: str, found: Sequence[Assessment]) -> Step:
         """An invalid request that was answered: twice is a verdict; once among refusals may be anything."""
-        accepted, refused = _count(found, Standing.ANSWERED), _count(found, Standing.REFUSED)
+        accepted, refused = _count(found, Classification.ANSWERED), _count(found, Classification.REFUSED)
         if accepted >= 2:
             replicas = "; not every replica enforces it" if refused else ""
             detail = f"answered with a completion, {accepted} of {accepted + refused} times{replicas}"
@@ -244,7 +244,7 @@ class _Judgement:
         self, entry: Mapping[str, Any], name: str, replies: Sequence[Answered], found: Sequence[Assessment]
     ) -> _Settled | Step:
         if entry["expect"] == "refused":
-            if _count(found, Standing.ANSWERED):
+            if _count(found, Classification.ANSWERED):
                 return self._accepted(entry, name, found)
             return self._beside_control(replies[-1])
         if entry["expect"] == "either":
@@ -252,11 +252,11 @@ class _Judgement:
             return (
                 Ask(requests=(self._control("control"),)) if self.control is None else self._beside_control(replies[-1])
             )
-        if _count(found, Standing.ANSWERED):
+        if _count(found, Classification.ANSWERED):
             return self._done(
                 Outcome.INCONCLUSIVE, "unstable-refusal", "the same valid request was answered once and refused once"
             )
-        if _count(found, Standing.REFUSED) < 2:
+        if _count(found, Classification.REFUSED) < 2:
             return self._again(entry, name)
         between = self.between.get(name, [])
         if not between:
@@ -307,10 +307,10 @@ class _Judgement:
 
     def _problem(
         self, entry: Mapping[str, Any], answers: Mapping[str, Answered], names: Sequence[str]
-    ) -> Problem | None:
+    ) -> CheckProblem | None:
         """The first FAIL among checks and comparisons, else the first that cannot be decided; notes are kept."""
         problems = [problem for name in names for problem in self._checked(entry, answers, name)]
-        look = Look(answered=answers[names[-1]], case=self.case, siblings=answers)
+        look = CheckInput(answered=answers[names[-1]], case=self.case, siblings=answers)
         problems += _all(self.toolbox.comparisons, entry["compare"], look)
         for problem in problems:
             if problem.outcome is Outcome.PASS:
@@ -319,17 +319,19 @@ class _Judgement:
             (one for one in problems if one.outcome is not Outcome.PASS), None
         )
 
-    def _checked(self, entry: Mapping[str, Any], answers: Mapping[str, Answered], name: str) -> list[Problem]:
+    def _checked(self, entry: Mapping[str, Any], answers: Mapping[str, Answered], name: str) -> list[CheckProblem]:
         if entry.get("only_calls") and not answers[name].observation.tool_calls:
             return [inconclusive("no-call-made", "the model made no call")]
         found = _all(
-            self.toolbox.checks, entry["checks"], Look(answered=answers[name], case=self.case, siblings=answers)
+            self.toolbox.checks, entry["checks"], CheckInput(answered=answers[name], case=self.case, siblings=answers)
         )
         if name and len(entry["requests"]) > 1:
-            found = [Problem(reason=one.reason, detail=f"{name}: {one.detail}", outcome=one.outcome) for one in found]
+            found = [
+                CheckProblem(reason=one.reason, detail=f"{name}: {one.detail}", outcome=one.outcome) for one in found
+            ]
         return found
 
-    def _objected(self, entry: Mapping[str, Any], settled: Mapping[str, _Settled], problem: Problem) -> Step:
+    def _objected(self, entry: Mapping[str, Any], settled: Mapping[str, _Settled], problem: CheckProblem) -> Step:
         """A verdict against the vendor wants one more kept sample of the whole round."""
         if problem.outcome is not Outcome.FAIL:
             return self._done(problem.outcome, problem.reason, problem.detail)
@@ -359,7 +361,7 @@ class _Judgement:
             failed = any(one.outcome is Outcome.FAIL for one in problems)
             passed.append(False if failed else None if problems else True)
             details += [one.detail for one in problems[:1]]
-        self.tally = Tally(
+        self.tally = RateTally(
             passed=[*passed, *([None] * len(missing))], bounds=entry["rate"], details=[*details, *missing]
         )
 
@@ -398,8 +400,8 @@ class _Judgement:
         """The outcome table, but a status the case names as its refusal counts as one."""
         found = assess(probe.exchange, probe.observation)
         named = entry["expect"] == "refused" and probe.exchange.status in self.case.inputs["statuses"]
-        if named and found.standing is Standing.CONFIGURATION and probe.observation.error is not None:
-            return Assessment(standing=Standing.REFUSED, reason="refused", detail=found.detail)
+        if named and found.standing is Classification.CONFIGURATION and probe.observation.error is not None:
+            return Assessment(standing=Classification.REFUSED, reason="refused", detail=found.detail)
         return found
 
     def _done(self, outcome: Outcome, reason: str, detail: str, *, first: bool = False) -> Done:
@@ -442,8 +444,8 @@ class _Judgement:
         )
 
 
-def _all(functions: Mapping[str, Check], wanted: Mapping[str, Any], look: Look) -> list[Problem]:
-    found: list[Problem] = []
+def _all(functions: Mapping[str, Check], wanted: Mapping[str, Any], look: CheckInput) -> list[CheckProblem]:
+    found: list[CheckProblem] = []
     for name, value in wanted.items():
         problem = functions[name](look, value)
         if problem is not None:
@@ -461,13 +463,13 @@ def _purpose(kind: str, name: str) -> str:
     return f"{kind}:{name}" if name else kind
 
 
-def _count(found: Sequence[Assessment], standing: Standing) -> int:
+def _count(found: Sequence[Assessment], standing: Classification) -> int:
     return sum(one.standing is standing for one in found)
 
 
 def _crash(found: Assessment) -> str:
     """The kind of crash a verdict may name, or nothing where the standing is no crash of this request."""
-    if found.standing is Standing.SERVER_ERROR or found.reason in ("http-502", "http-503", "http-504"):
+    if found.standing is Classification.SERVER_ERROR or found.reason in ("http-502", "http-503", "http-504"):
         # a gateway's 5xx was retried before it came here: that it stays, between answered controls, is this request's
         # doing
         return "500"
@@ -475,4 +477,4 @@ def _crash(found: Assessment) -> str:
 
 
 def _is_answered(reply: Answered) -> bool:
-    return assess(reply.exchange, reply.observation).standing is Standing.ANSWERED
+    return assess(reply.exchange, reply.observation).standing is Classification.ANSWERED

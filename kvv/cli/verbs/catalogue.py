@@ -168,8 +168,8 @@ def _lines(result: Any) -> Iterator[str]:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    from kvv.execution.answer_key import canned, keyed_suites
-    from kvv.mockserver import ReferenceConfig, serve_forever
+    from kvv.execution.answer_key import answer_entries, keyed_suites
+    from kvv.mockserver import MockConfig, serve_forever
     from kvv.mockserver.faults import FAULTS
     from kvv.planning.config import pairs
 
@@ -183,7 +183,7 @@ def serve(arguments: argparse.Namespace) -> int:
     key = read_key(arguments.api_key_env, required=True) if arguments.api_key_env else None
     try:
         serve_forever(
-            ReferenceConfig(
+            MockConfig(
                 host=arguments.host,
                 port=arguments.port,
                 model=arguments.model,
@@ -192,7 +192,7 @@ def serve(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 ttft_ms=arguments.ttft_ms,
                 itl_ms=arguments.itl_ms,
-                answers=canned(keyed_suites(pairs(arguments.data, "--data"))),
+                answers=answer_entries(keyed_suites(pairs(arguments.data, "--data"))),
                 faults=tuple(arguments.fault),
                 api_key=key,
             )

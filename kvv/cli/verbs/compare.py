@@ -14,7 +14,7 @@ from kvv.analysis import compare as compare_sides
 from kvv.analysis.report import as_json, document
 from kvv.cli.verbs.documents import put
 from kvv.planning.config import ConfigError
-from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, finished, side_of
+from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished, side_of
 from kvv.storage.snapshot import expected_text
 
 #: pairs grow with the square
@@ -30,7 +30,7 @@ def compare(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"RUN: at most {RUNS_LIMIT} runs at once, got {len(names)}")
     allowed = allowed_kinds(arguments.allow_different)
     with ExitStack() as stack:
-        opened = [stack.enter_context(finished(name, arguments.out)) for name in names]
+        opened = [stack.enter_context(open_finished(name, arguments.out)) for name in names]
         stores = [store for store, _ in opened]
         named: dict[str, Path] = {}
         for store, folder in opened:

@@ -16,10 +16,10 @@ from typing import Any
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Level, Outcome
 from kvv.decision import Decision
-from kvv.planning.config import ConfigError, RunConfig, revised
+from kvv.planning.config import ConfigError, RunConfig, revise
 from kvv.storage.run_folder import STORE, read_config, runs_under
-from kvv.storage.run_summary import Side
-from kvv.storage.run_summary_reader import finished
+from kvv.storage.run_summary import RunSummary
+from kvv.storage.run_summary_reader import open_finished
 from kvv.storage.seal import SEALED, trusted_config
 from kvv.storage.store import Store, StoreError
 from kvv.storage.view import RunView
@@ -62,7 +62,7 @@ class Fresh:
     trouble: str = ""
 
 
-def what_alarmed(store: Store, side: Side, decision: Decision, drifted: Collection[str]) -> Again:
+def what_alarmed(store: Store, side: RunSummary, decision: Decision, drifted: Collection[str]) -> Again:
     """Of the gates that fail, and of suites whose drift fails the night.
 
     A benchmark is asked whole; of a contract area the cases that failed and those on which a rule of it was broken; for
@@ -83,7 +83,7 @@ def what_alarmed(store: Store, side: Side, decision: Decision, drifted: Collecti
     return _again(side, wanted)
 
 
-def _again(side: Side, wanted: Mapping[str, set[str]]) -> Again:
+def _again(side: RunSummary, wanted: Mapping[str, set[str]]) -> Again:
     whole = {
         name
         for name, cases in wanted.items()
@@ -98,7 +98,7 @@ def _again(side: Side, wanted: Mapping[str, set[str]]) -> Again:
     )
 
 
-def _failed(side: Side, area: Area) -> list[str]:
+def _failed(side: RunSummary, area: Area) -> list[str]:
     contract = (suite for suite in side.suites.values() if suite.kind is not SuiteKind.BENCHMARK)
     return [
         name
@@ -138,7 +138,7 @@ def config_again(folder: Path, again: Again, bounds: Mapping[str, Any]) -> RunCo
         raise ConfigError(f"--confirm-now: {folder / FOLDER} is a link; put the folder itself there")
     # the gate of parameters, where it alarmed, must not keep the alarmed benchmarks from being measured
     fresh |= {"suites": again.suites, "case": again.cases, "force": True, "out": str(folder / FOLDER)}
-    return revised(config.model_copy(update=fresh), dict(bounds))
+    return revise(config.model_copy(update=fresh), dict(bounds))
 
 
 def check_bounds(folder: Path, store: Store, bounds: Mapping[str, Any]) -> None:
@@ -177,7 +177,7 @@ def remeasure(folder: Path, again: Again, bounds: Mapping[str, Any]) -> Fresh:
 
 
 def _stop(folder: Path) -> dict[str, str]:
-    with finished(str(folder), None, "--confirm-now") as (store, _):
+    with open_finished(str(folder), None, "--confirm-now") as (store, _):
         return dict(store.meta().get("stop") or {})
 
 

@@ -14,14 +14,14 @@ from typing import Any
 from kvv.cli.flags import flags_of
 from kvv.execution.executor import check_endpoints
 from kvv.execution.preparation import prepare
-from kvv.execution.probe import Look, look, model_hint
+from kvv.execution.probe import ProbeResult, look, model_hint
 from kvv.execution.scheduling.health import sentence
 from kvv.execution.workers import Workers
 from kvv.planning.config import ConfigError, load_config
-from kvv.planning.run_plan import Job
-from kvv.protocol.classify import Standing
+from kvv.planning.run_plan import RunPlan
+from kvv.protocol.classify import Classification
 from kvv.rendering.escape import plain
-from kvv.sandbox import BACKENDS, SandboxError, named
+from kvv.sandbox import BACKENDS, SandboxError, find_backend
 from kvv.sandbox.adapters import AGENTS, GRADERS, AdapterError, identity
 
 #: True: fine, None: absent but optional, False: broken; and what
@@ -92,16 +92,16 @@ def _sandboxes() -> Iterator[Check]:
         if name == "none":
             continue
         try:
-            why = named(name).missing()
+            why = find_backend(name).missing()
         except SandboxError as error:
             why = str(error)
         yield (None if why else True), f"sandbox {name} (for swebench): {why or 'works'}"
 
 
-def _endpoint(job: Job, seen: Look) -> Iterator[Check]:
+def _endpoint(job: RunPlan, seen: ProbeResult) -> Iterator[Check]:
     """The simplest request, the model, the key."""
     hint = f"; {seen.hint}" if seen.hint else ""
-    if seen.found.standing is not Standing.ANSWERED:
+    if seen.found.standing is not Classification.ANSWERED:
         yield False, f"{sentence(seen.found, started=False)}{hint}"
         return
     yield True, f"the endpoint answers the simplest request (HTTP {seen.status}, {seen.total_ms:.0f} ms)"

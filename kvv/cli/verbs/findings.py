@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from kvv.cli.verbs.opening import opened
+from kvv.cli.verbs.opening import open_run
 from kvv.core import Finding
 from kvv.planning.config import ConfigError
-from kvv.rendering.escape import bounded, plain
+from kvv.rendering.escape import bound_text, plain
 from kvv.storage.store import Store, StoredExchange
 
 #: findings printed for people; --json has all of them
@@ -65,7 +65,7 @@ def show_findings(arguments: argparse.Namespace) -> int:
     """CASE, where it is given, is the run: ``kvv show RUN --rule RULE``. RULE may be a pattern such as ``usage/*``."""
     if arguments.export:
         raise ConfigError("--export: is for one case, not for a rule")
-    with opened(arguments.case or arguments.run, arguments.out) as (store, _):
+    with open_run(arguments.case or arguments.run, arguments.out) as (store, _):
         known = sorted({group.rule for group in store.finding_groups()})
         if not any(fnmatchcase(rule, arguments.rule) for rule in known):
             raise ConfigError(
@@ -91,5 +91,5 @@ def _found(store: Store, rule: str) -> Iterator[Found]:
             if not fnmatchcase(finding.rule, rule):
                 continue
             frame = frames.get(finding.frame) if finding.frame is not None else None
-            data = "" if frame is None else bounded(frame.data.decode("utf-8", "backslashreplace"), DATA_LIMIT)
+            data = "" if frame is None else bound_text(frame.data.decode("utf-8", "backslashreplace"), DATA_LIMIT)
             yield Found(finding=finding, stored=stored, offset_ms=None if frame is None else frame.offset_ms, data=data)

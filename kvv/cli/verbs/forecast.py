@@ -12,13 +12,13 @@ from kvv.execution.preparation import generator_for
 from kvv.planning.config import RunConfig
 from kvv.planning.interim_plan import obstacle, plan_looks
 from kvv.planning.plan import PlannedSuite
-from kvv.planning.run_plan import Job
-from kvv.profiles.policy import Benchmark, Mode
+from kvv.planning.run_plan import RunPlan
+from kvv.profiles.policy import Benchmark, BenchmarkMode
 from kvv.stats.power import Design, visible_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class PowerForecast:
     """``undecided``: gated suite -> why it can come to no decision as it is asked; the forecast is what it would be
     without that.
 
@@ -35,7 +35,7 @@ class Outlook:
         return 0.0 if self.undecided else self.found.pass_chance
 
 
-def outlook(job: Job) -> Outlook | None:
+def forecast_power(job: RunPlan) -> PowerForecast | None:
     """None where the run asks no benchmark that its policy gates, or where our own endpoint's count is the gate."""
     planned = {item.suite.id: item for item in job.plan.suites if item.suite.kind is SuiteKind.BENCHMARK and item.cases}
     entries = [entry for entry in job.policy.benchmark if entry.suite in planned and not entry.given]
@@ -47,7 +47,7 @@ def outlook(job: Job) -> Outlook | None:
         for suite, item in planned.items()
         if job.config.early_stop and not obstacle(item, job.policy)
     }
-    return Outlook(
+    return PowerForecast(
         found=forecast(job.policy, {suite: one.design for suite, one in expected.items()}, looks),
         undecided={
             entry.suite: why for entry in entries if (why := _undecided(planned[entry.suite], entry, job.config))
@@ -82,7 +82,7 @@ def _undecided(item: PlannedSuite, entry: Benchmark, config: RunConfig) -> str:
     return "" if f1_resolves(len(item.cases)) else f"{len(item.cases)} requests are too few for an F1"
 
 
-def detectable(item: PlannedSuite, job: Job) -> float | None:
+def detectable(item: PlannedSuite, job: RunPlan) -> float | None:
     """The loss that shows with the policy's power at its alpha, against the references given or one official run as
     large; None for an F1.
     """
@@ -95,9 +95,9 @@ def detectable(item: PlannedSuite, job: Job) -> float | None:
     )
 
 
-def facts(job: Job) -> dict[str, Any] | None:
+def facts(job: RunPlan) -> dict[str, Any] | None:
     """For ``kvv plan --json``; differences in the metric's own unit, chances from 0 to 1."""
-    seen = outlook(job)
+    seen = forecast_power(job)
     if seen is None:
         return None
     return {
@@ -122,9 +122,9 @@ def facts(job: Job) -> dict[str, Any] | None:
     }
 
 
-def lines(job: Job) -> Iterator[str]:
+def lines(job: RunPlan) -> Iterator[str]:
     """For people: the whole policy first, then a line a gate."""
-    seen = outlook(job)
+    seen = forecast_power(job)
     if seen is None:
         return
     found, many = seen.found, len(seen.found.gates)
@@ -145,14 +145,14 @@ def lines(job: Job) -> Iterator[str]:
         yield f"  early stop: an identical vendor is spared about {100 * saved:.0f} % of the benchmarks' questions"
 
 
-def _gate(job: Job, gate: GateForecast, *, observed: bool) -> str:
+def _gate(job: RunPlan, gate: GateForecast, *, observed: bool) -> str:
     entry = next(entry for entry in job.policy.benchmark if entry.suite == gate.suite)
     passes = f"an identical vendor passes in {_per_100(gate.pass_chance)} of 100 runs"
     if gate.fails_below is None or gate.margin_needed is None:
         return f"margin {gate.margin:g} below the official runs' scatter; {passes} (scatter assumed)"
     power = f"{100 * job.policy.power:.0f} %"
     scatter = "scatter of the official runs" if observed else "scatter assumed"
-    if entry.mode is Mode.REGRESSION:
+    if entry.mode is BenchmarkMode.REGRESSION:
         text = (
             f"sees a loss of {_points(gate.margin_needed)} with {power} power, wanted {_points(entry.detect or 0.0)};"
             f" {passes}"
@@ -165,7 +165,7 @@ def _gate(job: Job, gate: GateForecast, *, observed: bool) -> str:
     return f"{text}{spared} ({scatter})"
 
 
-def _saved(job: Job, found: Forecast) -> float | None:
+def _saved(job: RunPlan, found: Forecast) -> float | None:
     """Of all benchmark samples of the run; None where nothing may stop early."""
     planned = {item.suite.id: item.n for item in job.plan.suites if item.suite.kind is SuiteKind.BENCHMARK}
     saved = {gate.suite: gate.saved for gate in found.gates if gate.saved is not None}

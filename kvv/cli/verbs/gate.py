@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvv.analysis import UnlikeRuns, compare, differences, refused
+from kvv.analysis import UnlikeRuns, compare, differences, find_refused
 from kvv.analysis.findings import rule_lines
 from kvv.analysis.gate_report import as_json, document, workflow_commands
 from kvv.analysis.regression import (
@@ -34,17 +34,17 @@ from kvv.core import Outcome
 from kvv.decision import Decision
 from kvv.planning.config import ConfigError
 from kvv.profiles.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
-from kvv.rendering.document import Document, Section, Table, markdown
+from kvv.rendering.document import Document, DocumentTable, Section, markdown
 from kvv.rendering.escape import jsonable
 from kvv.reporting.finalize import tell_github
 from kvv.reporting.github import summary
 from kvv.reporting.text import plain
 from kvv.storage.baselines import Baseline, accepted_baselines, newest_first, read_baseline, write_baseline
-from kvv.storage.reevaluated import regated_view
+from kvv.storage.reevaluated import reevaluate
 from kvv.storage.run_folder import STORE
 from kvv.storage.run_metadata import now
-from kvv.storage.run_summary import Side
-from kvv.storage.run_summary_reader import finished, side_of
+from kvv.storage.run_summary import RunSummary
+from kvv.storage.run_summary_reader import open_finished, side_of
 from kvv.storage.view import RunView
 
 DEFAULT_POLICY = "nightly"
@@ -60,7 +60,7 @@ def gate(arguments: argparse.Namespace) -> int:
     allowed = allowed_kinds(arguments.allow_different) | ALWAYS_ALLOWED
     side, folder = _side(arguments.run, arguments.out, "RUN")
     if arguments.confirm_now:
-        with finished(str(folder), None) as (store, _):
+        with open_finished(str(folder), None) as (store, _):
             check_bounds(folder, store, bounds_of(vars(arguments)))
     baselines, doubles = _counted_once(_baselines(arguments, side))
     newest, older = baselines[0].side, [baseline.side for baseline in baselines[1 : arguments.last]]
@@ -137,7 +137,7 @@ class _Held:
     """What a run is held to; of ``accepted`` the newest first."""
 
     policy: Policy
-    accepted: Sequence[Side]
+    accepted: Sequence[RunSummary]
     allowed: Collection[str]
     drift_fails: bool
 
@@ -155,7 +155,12 @@ class _Second:
 
 
 def _second(
-    arguments: argparse.Namespace, held: _Held, side: Side, folder: Path, decision: Decision, drift: Sequence[Drift]
+    arguments: argparse.Namespace,
+    held: _Held,
+    side: RunSummary,
+    folder: Path,
+    decision: Decision,
+    drift: Sequence[Drift],
 ) -> _Second | None:
     """The run of --confirm, or what --confirm-now measures; None where neither was asked for or nothing alarmed."""
     if arguments.confirm:
@@ -166,7 +171,7 @@ def _second(
             raise ConfigError(
                 f"--confirm: is of the model {plain(named.model, 80)}, the run of {plain(side.model, 80)}"
             )
-        if unlike := refused(differences([held.accepted[0], named]), held.allowed):
+        if unlike := find_refused(differences([held.accepted[0], named]), held.allowed):
             raise ConfigError(f"--confirm: {unlike[0].text}")
         return _Second(
             confirmation=Confirmation(side=named), decision=_view(where, held.policy, held.accepted, named).decision
@@ -174,7 +179,7 @@ def _second(
     if not arguments.confirm_now:
         return None
     drifted = {d.suite for d in drift if d.shown and held.drift_fails}
-    with finished(str(folder), None) as (store, _):
+    with open_finished(str(folder), None) as (store, _):
         again = what_alarmed(store, side, decision, drifted)
     if not again.suites:
         return None
@@ -182,7 +187,7 @@ def _second(
     if fresh.folder is None:
         return _Second(confirmation=Confirmation(trouble=fresh.trouble))
     measured, where = _side(str(fresh.folder), None, "--confirm-now")
-    if unlike := refused(differences([held.accepted[0], measured]), held.allowed):
+    if unlike := find_refused(differences([held.accepted[0], measured]), held.allowed):
         return _Second(
             confirmation=Confirmation(
                 side=measured, where=str(where), trouble=f"the fresh measurement was made otherwise: {unlike[0].text}"
@@ -194,7 +199,7 @@ def _second(
     )
 
 
-def _view(folder: Path, policy: Policy, baselines: Sequence[Side], run: Side) -> RunView:
+def _view(folder: Path, policy: Policy, baselines: Sequence[RunSummary], run: RunSummary) -> RunView:
     """Against the newest baseline; an F1 against all of them, because one run says nothing of how official runs
     scatter.
     """
@@ -205,10 +210,10 @@ def _view(folder: Path, policy: Policy, baselines: Sequence[Side], run: Side) ->
             references[name] = [
                 side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites
             ]
-    return regated_view(folder / STORE, policy, references)
+    return reevaluate(folder / STORE, policy, references)
 
 
-def _scatter_notes(policy: Policy, run: Side, baselines: Sequence[Side]) -> list[str]:
+def _scatter_notes(policy: Policy, run: RunSummary, baselines: Sequence[RunSummary]) -> list[str]:
     """What an F1 gate lacks: nobody can say how an unchanged endpoint scatters from one run of it."""
     return [
         f"{entry.suite}: an F1 is judged by how accepted baselines agree with each other; accept a second one (there is"
@@ -220,11 +225,13 @@ def _scatter_notes(policy: Policy, run: Side, baselines: Sequence[Side]) -> list
     ]
 
 
-def _like(newest: Side, older: Sequence[Side], allowed: Collection[str]) -> tuple[list[Side], list[str]]:
+def _like(
+    newest: RunSummary, older: Sequence[RunSummary], allowed: Collection[str]
+) -> tuple[list[RunSummary], list[str]]:
     """Older baselines made as the newest one was, and a sentence on each of the others."""
     kept, unused = [], []
     for side in older:
-        unlike = refused(differences([newest, side]), allowed)
+        unlike = find_refused(differences([newest, side]), allowed)
         if unlike:
             unused.append(f"the baseline {side.run_id} is not used: {unlike[0].text}")
         else:
@@ -232,8 +239,8 @@ def _like(newest: Side, older: Sequence[Side], allowed: Collection[str]) -> tupl
     return kept, unused
 
 
-def _side(name: str, out: str | None, option: str) -> tuple[Side, Path]:
-    with finished(name, out, option) as (store, folder):
+def _side(name: str, out: str | None, option: str) -> tuple[RunSummary, Path]:
+    with open_finished(name, out, option) as (store, folder):
         return side_of(store), folder
 
 
@@ -256,7 +263,7 @@ def _policy(name: str, waivers: str | None) -> Policy:
         raise ConfigError(f"--waivers: {waivers}: {getattr(error, 'strerror', None) or 'is no UTF-8 text'}") from None
 
 
-def _baselines(arguments: argparse.Namespace, run: Side) -> list[Baseline]:
+def _baselines(arguments: argparse.Namespace, run: RunSummary) -> list[Baseline]:
     """Those named, or those accepted for this vendor and model; the newest first, never the run itself."""
     if arguments.baseline:
         found = newest_first([_named(name, arguments.out) for name in arguments.baseline])
@@ -322,7 +329,7 @@ def baseline(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _acceptable(side: Side, folder: Path) -> None:
+def _acceptable(side: RunSummary, folder: Path) -> None:
     """A baseline is what later nights are held to: a failed or incomplete run is accepted only on the user's word."""
     if side.partial:
         raise ConfigError(f"RUN: {folder} is partial; `kvv resume` completes it, --force accepts it all the same")
@@ -336,7 +343,7 @@ def _listing(found: Sequence[Baseline], folder: Path) -> Document:
         for b in found
     )
     columns = ("vendor", "model", "accepted", "run", "verdict", "suites", "note")
-    table = Table(name="baselines", columns=columns, rows=rows)
+    table = DocumentTable(name="baselines", columns=columns, rows=rows)
     return Document(
         title=f"{len(rows)} accepted baselines under {folder}/", sections=(Section(title="Baselines", tables=(table,)),)
     )

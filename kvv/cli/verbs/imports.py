@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from kvv import __version__
-from kvv.cases.confirm_refusal import is_refused, unconfirmed
+from kvv.cases.confirm_refusal import is_refused, judge_recorded
 from kvv.cases.suite import Suite
 from kvv.cli.verbs.plan import announce_doubles
 from kvv.core import Answered, Case, Verdict
-from kvv.execution.executor import Ending
+from kvv.execution.executor import RunEnding
 from kvv.execution.preparation import prepare_suite
 from kvv.execution.scheduling.stepping import judge_replies
 from kvv.execution.workers import Workers
 from kvv.planning.config import ConfigError, RunConfig, load_config
 from kvv.planning.plan import Plan, PlannedSuite
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.protocol.encode import encode
 from kvv.protocol.reader import Received
 from kvv.reporting.finalize import check_reference, record_ending, write_reports
-from kvv.storage.importers import Imported, ImportFileError, ImportOptions, Record, importer
+from kvv.storage.importers import Imported, ImportFileError, ImportOptions, RecordedSample, importer
 from kvv.storage.run_folder import STORE, create_folder, write_config
 from kvv.storage.run_metadata import run_meta
 from kvv.storage.store import Store
@@ -62,7 +62,7 @@ def import_results(arguments: argparse.Namespace) -> int:
         for note in imported.notes:
             store.put_event("import-note", {"note": note})
         asyncio.run(_judge_all(store, item, imported))
-        record_ending(store, Ending())
+        record_ending(store, RunEnding())
         write_config(folder, config)
         return write_reports(config, store, folder)
     finally:
@@ -86,7 +86,7 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _job(config: RunConfig, imported: Imported, model: str) -> Job:
+def _job(config: RunConfig, imported: Imported, model: str) -> RunPlan:
     """A job whose only suite is the imported one; nothing of it is ever sent."""
     config = config.model_copy(update={"variant": imported.variant})
     job = prepare_suite(config, imported.suite, model=model, dataset=imported.dataset)
@@ -107,7 +107,7 @@ async def _judge_all(store: Store, item: PlannedSuite, imported: Imported) -> No
                 store.put_verdict(verdict)
 
 
-async def _judge(store: Store, workers: Workers, suite: Suite, case: Case, record: Record) -> Verdict:
+async def _judge(store: Store, workers: Workers, suite: Suite, case: Case, record: RecordedSample) -> Verdict:
     received = Received(exchange=record.exchange, observation=record.observation, findings=record.findings)
     store.put_exchange(received, record.request, encode(record.request.body))
     answered = Answered(
@@ -115,7 +115,7 @@ async def _judge(store: Store, workers: Workers, suite: Suite, case: Case, recor
     )
     verdict = await judge_replies(workers, suite, replace(case, sample=record.sample), [(answered,)])
     if verdict is None and is_refused(answered):
-        return unconfirmed(replace(case, sample=record.sample), answered)
+        return judge_recorded(replace(case, sample=record.sample), answered)
     if verdict is None:
         raise RuntimeError(f"the suite {suite.id} wants more than one recorded answer")
     return verdict

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvv.analysis.leaderboard import Published, as_json, document, public_columns
+from kvv.analysis.leaderboard import PublishedEntry, as_json, document, public_columns
 from kvv.analysis.leaderboard import leaderboard as make_leaderboard
 from kvv.cli.verbs.documents import put, write
 from kvv.planning.config import ConfigError
@@ -22,8 +22,8 @@ from kvv.reporting import leaderboard as row_report
 from kvv.reporting import markdown
 from kvv.storage.baselines import Baseline, baseline_text, read_baseline
 from kvv.storage.run_folder import EXAMPLE, STORE
-from kvv.storage.run_summary import Side
-from kvv.storage.run_summary_reader import finished, side_of
+from kvv.storage.run_summary import RunSummary
+from kvv.storage.run_summary_reader import open_finished, side_of
 from kvv.storage.snapshot import build_view
 from kvv.storage.view import RunView
 
@@ -35,7 +35,7 @@ RUNS_LIMIT = 200
 def leaderboard(arguments: argparse.Namespace) -> int:
     if arguments.submission:
         return _submission(arguments)
-    sides: list[Side] = []
+    sides: list[RunSummary] = []
     for name in arguments.folders:
         found = _sides(Path(name))
         if not found:
@@ -48,7 +48,7 @@ def leaderboard(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _published(sides: Sequence[Side]) -> dict[str, list[Published]]:
+def _published(sides: Sequence[RunSummary]) -> dict[str, list[PublishedEntry]]:
     """The public leaderboard's rows of these runs' models, by profile; in the leaderboard's own columns."""
     columns = {column.key: column.id for column in public_columns() if column.key}
     found = {}
@@ -56,7 +56,7 @@ def _published(sides: Sequence[Side]) -> dict[str, list[Published]]:
         known = load_published(profile)
         if known is not None:
             found[profile] = [
-                Published(
+                PublishedEntry(
                     vendor=row.vendor,
                     model=known.model,
                     source=known.leaderboard,
@@ -67,7 +67,7 @@ def _published(sides: Sequence[Side]) -> dict[str, list[Published]]:
     return found
 
 
-def _sides(folder: Path) -> list[Side]:
+def _sides(folder: Path) -> list[RunSummary]:
     """Of the folder itself, else of the folders in it. Runs that have not ended are said and left out."""
     if not folder.is_dir():
         raise ConfigError(f"DIR: {folder} is no folder")
@@ -89,10 +89,10 @@ def _holds_run(folder: Path) -> bool:
     return (folder / STORE).is_file() or (folder / RESULTS).is_file()
 
 
-def _side(folder: Path) -> Side:
+def _side(folder: Path) -> RunSummary:
     if not (folder / STORE).is_file():
         return read_baseline(folder / RESULTS).side
-    with finished(str(folder), None, "DIR") as (store, _):
+    with open_finished(str(folder), None, "DIR") as (store, _):
         return side_of(store)
 
 
@@ -102,7 +102,7 @@ def _side(folder: Path) -> Side:
 def _submission(arguments: argparse.Namespace) -> int:
     if len(arguments.folders) != 1 or not (Path(arguments.folders[0]) / STORE).is_file():
         raise ConfigError("--submission: wants exactly one run folder")
-    with finished(arguments.folders[0], None, "DIR") as (store, _):
+    with open_finished(arguments.folders[0], None, "DIR") as (store, _):
         view = build_view(store)
         side = side_of(store, view)
     target = Path(arguments.submission)
@@ -126,7 +126,7 @@ def _submission(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _cover(view: RunView, side: Side) -> str:
+def _cover(view: RunView, side: RunSummary) -> str:
     board = make_leaderboard([side], np.random.default_rng(0))
     text = to_markdown(document(board))
     files = (

@@ -12,7 +12,7 @@ from kvv.planning.config import ConfigError
 from kvv.planning.shard import plan_digest
 from kvv.reporting.finalize import write_reports
 from kvv.storage.run_folder import STORE, create_folder, read_config, write_config
-from kvv.storage.run_summary_reader import finished
+from kvv.storage.run_summary_reader import open_finished
 from kvv.storage.seal import RECORD, doubtful, seal
 from kvv.storage.store import Store, StoreError
 from kvv.storage.store.merge import merge_into
@@ -41,7 +41,7 @@ def merge(arguments: argparse.Namespace) -> int:
     if len(arguments.runs) < 2:
         raise ConfigError("RUN: wants all shards of a run, at least two")
     with ExitStack() as stack:
-        opened = [stack.enter_context(finished(name, arguments.out, whole=False)) for name in arguments.runs]
+        opened = [stack.enter_context(open_finished(name, arguments.out, whole=False)) for name in arguments.runs]
         folders = [folder for _, folder in opened]
         metas = [store.meta() for store, _ in opened]
         check_shards(metas, [folder.name for folder in folders])

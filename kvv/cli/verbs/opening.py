@@ -12,7 +12,7 @@ from kvv.storage.store import Store, StoreError, WriteError
 
 
 @contextmanager
-def opened(run: str, out: str | None, *, read_only: bool = True) -> Iterator[tuple[Store, Path]]:
+def open_run(run: str, out: str | None, *, read_only: bool = True) -> Iterator[tuple[Store, Path]]:
     """A run's store and folder. A store that is damaged, here or wherever it is read later, is a usage error that names
     it.
     """

@@ -12,10 +12,10 @@ from kvv.cli.verbs import forecast
 from kvv.cli.verbs.forecast import detectable
 from kvv.execution.interleaved_official import LANE, reference_job
 from kvv.execution.preparation import prepare
-from kvv.execution.sharding import sharded
+from kvv.execution.sharding import take_shard
 from kvv.planning.config import load_config
 from kvv.planning.plan import PlannedSuite, cost_of
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.rendering.escape import plain
 
 
@@ -23,7 +23,7 @@ def plan(arguments: argparse.Namespace) -> int:
     from kvv.cli.flags import flags_of
 
     config = load_config(flags_of(arguments))
-    job, _ = sharded(prepare(config))
+    job, _ = take_shard(prepare(config))
     official = reference_job(job)
     jobs = {"": job} if official is None else {"": job, LANE: official}
     announce_doubles(job)
@@ -39,7 +39,7 @@ def plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def announce_doubles(*jobs: Job) -> None:
+def announce_doubles(*jobs: RunPlan) -> None:
     """References that hold one run, named once however many endpoints they are for; even under -q, for the verdict
     rests on fewer runs.
     """
@@ -47,7 +47,7 @@ def announce_doubles(*jobs: Job) -> None:
         print(plain(f"kvv: {line}", 1_000), file=sys.stderr, flush=True)
 
 
-def plan_tables(jobs: Mapping[str, Job]) -> str:
+def plan_tables(jobs: Mapping[str, RunPlan]) -> str:
     """The plans of all endpoints of a run by their name, "" for the one that it is about, and what they come to
     together.
     """
@@ -70,7 +70,7 @@ def plan_tables(jobs: Mapping[str, Job]) -> str:
     )
 
 
-def total_facts(jobs: Mapping[str, Job]) -> dict[str, Any]:
+def total_facts(jobs: Mapping[str, RunPlan]) -> dict[str, Any]:
     """The sums; ``cost_usd`` is over the endpoints whose price is known, judges included, None where none is."""
     plans = [job.plan for job in jobs.values()]
     costs = [plan.cost + (plan.judge_cost or 0.0) for plan in plans if plan.cost is not None]
@@ -82,7 +82,7 @@ def total_facts(jobs: Mapping[str, Job]) -> dict[str, Any]:
     }
 
 
-def plan_facts(job: Job) -> dict[str, Any]:
+def plan_facts(job: RunPlan) -> dict[str, Any]:
     """The plan as data: suites, requests, tokens, dollars without and with prefix caching, the judge's calls, what
     could be decided.
     """
@@ -103,7 +103,7 @@ def plan_facts(job: Job) -> dict[str, Any]:
     }
 
 
-def _suite_facts(job: Job, item: PlannedSuite) -> dict[str, Any]:
+def _suite_facts(job: RunPlan, item: PlannedSuite) -> dict[str, Any]:
     prices = job.plan.prices
     return {
         "suite": item.suite.id,
@@ -122,7 +122,7 @@ def _suite_facts(job: Job, item: PlannedSuite) -> dict[str, Any]:
     }
 
 
-def plan_table(job: Job) -> str:
+def plan_table(job: RunPlan) -> str:
     """The plan for people, one line a suite."""
     tokens = f"{_tokens(job.plan.prompt_tokens)} in and {_tokens(job.plan.completion_tokens)} out"
     lines = [f"plan: {job.plan.requests:,} requests, about {tokens}{_money(job.plan.cost)}"]
@@ -140,7 +140,7 @@ def plan_table(job: Job) -> str:
     return "\n".join(plain(line, 400) for line in lines)
 
 
-def _cached(job: Job, item: PlannedSuite) -> str:
+def _cached(job: RunPlan, item: PlannedSuite) -> str:
     """What a perfect prefix cache would save, and what is asked of the judge."""
     found = ""
     if item.cached_tokens:
@@ -151,7 +151,7 @@ def _cached(job: Job, item: PlannedSuite) -> str:
     return found + _judge(job, item) if item.judge_calls else found
 
 
-def _judge(job: Job, item: PlannedSuite) -> str:
+def _judge(job: RunPlan, item: PlannedSuite) -> str:
     calls, prices = f", about {item.judge_calls:,} calls of the judge", job.plan.judge_prices
     if prices is not None:
         return f"{calls}{_money(cost_of(prices, *item.judge_tokens))}"

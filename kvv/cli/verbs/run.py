@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 
 from kvv.cli.flags import flags_of
-from kvv.planning.config import load_config, revised
+from kvv.planning.config import load_config, revise
 from kvv.storage.run_folder import find_run
 
 
@@ -34,7 +34,7 @@ def resume(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in flags_of(arguments).items() if name != "out"}
     from kvv.storage.seal import trusted_config
 
-    config = revised(trusted_config(folder, given), given)
+    config = revise(trusted_config(folder, given), given)
     from kvv.cli.verbs.session import go_on
 
     return go_on(folder, config)

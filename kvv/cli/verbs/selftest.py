@@ -10,8 +10,8 @@ from time import monotonic
 from kvv.core import Area
 from kvv.planning.config import ConfigError
 from kvv.rendering.escape import plain
-from kvv.selftest import Matrix, Row, State, TableError, load_table, run
-from kvv.selftest.matrix import Clean, Mark
+from kvv.selftest import Matrix, MatrixRow, State, TableError, load_table, run
+from kvv.selftest.matrix import Clean, Objection
 
 #: columns of the matrix, in report order
 _COLUMNS = {
@@ -49,7 +49,7 @@ def selftest(arguments: argparse.Namespace) -> int:
     return 0 if matrix.holds else 1
 
 
-def _told(done: Clean | Row) -> None:
+def _told(done: Clean | MatrixRow) -> None:
     """One line of progress on standard error as each run ends."""
     if isinstance(done, Clean):
         text = (
@@ -83,18 +83,18 @@ def _lines(matrix: Matrix) -> Iterator[str]:
         yield f"{name:<{width}}not showable: {reason}"
 
 
-def _cell(row: Row, area: Area) -> str:
+def _cell(row: MatrixRow, area: Area) -> str:
     letters = "".join(_letters([mark for mark in row.marks if mark.area is area])) or "."
     return f"[{letters:^3}]" if area in row.areas else f" {letters:^3} "
 
 
-def _letters(marks: Sequence[Mark]) -> Iterator[str]:
+def _letters(marks: Sequence[Objection]) -> Iterator[str]:
     for letter, must, case in (("F", True, True), ("R", True, False), ("f", False, True), ("r", False, False)):
         if any(mark.must is must and mark.case is case for mark in marks):
             yield letter
 
 
-def _details(row: Row, width: int) -> Iterator[str]:
+def _details(row: MatrixRow, width: int) -> Iterator[str]:
     name = f"{row.fault:<{width}}"
     if row.state is State.LEGAL:
         yield f"{name}legal: {row.note}"

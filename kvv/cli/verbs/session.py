@@ -15,18 +15,18 @@ from rich.console import Console
 
 from kvv import __version__
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
-from kvv.execution.endpoints import Lane, execute
-from kvv.execution.executor import TARGET_ENDED, Ending, ProgressFactory, check_endpoints, reference_target
+from kvv.execution.endpoints import EndpointRun, execute
+from kvv.execution.executor import TARGET_ENDED, ProgressFactory, RunEnding, check_endpoints, reference_target
 from kvv.execution.interleaved_official import LANE, adopt, lane_folder, reference_job
 from kvv.execution.preparation import guard, prepare
 from kvv.execution.probe import WRONG_ADDRESS, advice
 from kvv.execution.progress import LiveProgress, PlainProgress
-from kvv.execution.sharding import sharded
+from kvv.execution.sharding import take_shard
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import sentence
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.rendering.escape import plain
-from kvv.reporting.finalize import Tell, check_reference, finish, record_ending, write_files
+from kvv.reporting.finalize import Tell, check_reference, finalize, record_ending, write_files
 from kvv.sandbox import WARNING
 from kvv.storage.run_folder import STORE, create_folder, vendor_of, write_config
 from kvv.storage.run_metadata import check_meta, run_meta
@@ -38,7 +38,7 @@ SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
 
 def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -> int:
     """A new run; its exit code. ``tell`` is given the ended run in place of standard output."""
-    job, part = sharded(prepare(config, contract_only=contract_only))
+    job, part = take_shard(prepare(config, contract_only=contract_only))
     official = reference_job(job)
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
     announce_doubles(job)
@@ -73,7 +73,7 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
 
 
 def begin(
-    job: Job,
+    job: RunPlan,
     folder: Path,
     *,
     undo: ExitStack,
@@ -122,7 +122,7 @@ def go_on(folder: Path, config: RunConfig) -> int:
                 raise ConfigError(
                     f"RUN: {folder} is the reference lane of {folder.parent}; resume that run, which continues both"
                 )
-            job, _ = sharded(prepare(config, contract_only=bool(meta["contract_only"])))
+            job, _ = take_shard(prepare(config, contract_only=bool(meta["contract_only"])))
             _same_plan(job, store)
             if job.sandbox == "none":
                 print(WARNING, file=sys.stderr)
@@ -143,14 +143,14 @@ def go_on(folder: Path, config: RunConfig) -> int:
         raise ConfigError(f"RUN: {error}") from error
 
 
-def _put_plan(job: Job, store: Store) -> None:
+def _put_plan(job: RunPlan, store: Store) -> None:
     """The plan is durable before the first request."""
     for planned in job.plan.suites:
         store.put_cases(planned.cases, planned.samples)
     store.flush()
 
 
-def _same_plan(job: Job, store: Store) -> None:
+def _same_plan(job: RunPlan, store: Store) -> None:
     """Resuming must ask the same questions: data, suites and cases have to match what the run began with."""
     known = {case.id: case.inputs for case, _ in store.cases()}
     planned = {case.id: case.inputs for item in job.plan.suites for case in item.cases}
@@ -169,21 +169,23 @@ def _same_plan(job: Job, store: Store) -> None:
 
 
 def _drive(
-    job: Job,
+    job: RunPlan,
     store: Store,
     folder: Path,
     *,
-    official: Job | None,
+    official: RunPlan | None,
     beside: Store | None,
     resumed: bool,
     tell: Tell | None = None,
 ) -> int:
     """Runs, finishes, and says how to go on where something was left open."""
-    lanes = [Lane(name="", job=job, store=store, base_url="", resumed=resumed)]
+    lanes = [EndpointRun(name="", job=job, store=store, base_url="", resumed=resumed)]
     again = continuation(folder, job)
     if official is not None and beside is not None:
         address = official.config.base_url or ""
-        lanes.append(Lane(name=LANE, job=official, store=beside, base_url=address, resumed=resumed, follows=True))
+        lanes.append(
+            EndpointRun(name=LANE, job=official, store=beside, base_url=address, resumed=resumed, follows=True)
+        )
     try:
         with ExitStack() as stack:
             for lane in lanes:
@@ -193,7 +195,7 @@ def _drive(
                 record_ending(lane.store, other)
                 write_files(lane.store, lane_folder(folder))
                 adopt(store, lane.store)
-            code = finish(job, store, folder, ending, tell)
+            code = finalize(job, store, folder, ending, tell)
     except WriteError as error:
         raise WriteError(
             f"{error}; what was answered before is kept: free some space, then continue with: {again}"
@@ -220,17 +222,17 @@ def _changed(reason: str) -> str:
     )
 
 
-def _executed(lanes: Sequence[Lane]) -> list[Ending]:
+def _executed(lanes: Sequence[EndpointRun]) -> list[RunEnding]:
     first = lanes[0]
     with reference_target(first.job) as (base_url, counts):
-        endings = executed([replace(first, base_url=base_url), *lanes[1:]], progress_for(first.job.config))
+        endings = run_endpoints([replace(first, base_url=base_url), *lanes[1:]], progress_for(first.job.config))
         if counts is not None:
             # a new server knows nothing of what an earlier one answered: a resumed run has no count to be equal to
             first.store.set_meta("server_counts", None if first.resumed else counts())
     return endings
 
 
-def executed(lanes: Sequence[Lane], progress: ProgressFactory) -> list[Ending]:
+def run_endpoints(lanes: Sequence[EndpointRun], progress: ProgressFactory) -> list[RunEnding]:
     """The lanes' endings, with a hint where an address or a key is wrong."""
     try:
         endings = execute(lanes, progress)
@@ -253,7 +255,7 @@ def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
-def continuation(folder: Path, job: Job) -> str:
+def continuation(folder: Path, job: RunPlan) -> str:
     """The command that goes on with a run, as a shell takes it; that there is no sandbox is said anew each time."""
     return f"kvv resume {shlex.quote(str(folder))}" + (" --sandbox none" if job.config.sandbox == "none" else "")
 

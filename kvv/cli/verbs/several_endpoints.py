@@ -21,15 +21,15 @@ from kvv.analysis.layers import VerdictLine, as_data, section, verdict_lines
 from kvv.analysis.report import as_json, document
 from kvv.cli.verbs.documents import put, write
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
-from kvv.cli.verbs.session import announce, begin, continuation, executed, progress_for
+from kvv.cli.verbs.session import announce, begin, continuation, progress_for, run_endpoints
 from kvv.core import Outcome
 from kvv.data import load as load_data
 from kvv.decision.decide import UNREFERENCED
-from kvv.execution.endpoints import Lane
+from kvv.execution.endpoints import EndpointRun
 from kvv.execution.executor import check_endpoints
 from kvv.execution.preparation import Loader, guard, prepare
 from kvv.planning.config import ConfigError, RunConfig
-from kvv.planning.run_plan import Job
+from kvv.planning.run_plan import RunPlan
 from kvv.planning.vendors_file import Vendor
 from kvv.rendering.document import Document, html, markdown
 from kvv.rendering.escape import jsonable, plain
@@ -50,7 +50,7 @@ NAME = "comparison"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
     name: str
-    job: Job
+    job: RunPlan
     store: Store
     folder: Path
 
@@ -82,7 +82,7 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
     return _drive(sides, config)
 
 
-def _job(file: Path, vendor: Vendor, load: Loader) -> Job:
+def _job(file: Path, vendor: Vendor, load: Loader) -> RunPlan:
     try:
         job = prepare(vendor.config, load=load)
         if not job.plan.suites:
@@ -97,13 +97,14 @@ def _job(file: Path, vendor: Vendor, load: Loader) -> Job:
 
 def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
     lanes = [
-        Lane(name=side.name, job=side.job, store=side.store, base_url=side.job.config.base_url or "") for side in sides
+        EndpointRun(name=side.name, job=side.job, store=side.store, base_url=side.job.config.base_url or "")
+        for side in sides
     ]
     try:
         with ExitStack() as stack:
             for side in sides:
                 stack.enter_context(side.store)
-            endings = executed(lanes, progress_for(config))
+            endings = run_endpoints(lanes, progress_for(config))
             for side, ending in zip(sides, endings, strict=True):
                 record_ending(side.store, ending)
             views = [write_files(side.store, side.folder) for side in sides]

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvv.cli.verbs.opening import opened
+from kvv.cli.verbs.opening import open_run
 from kvv.core import Area, Case, Verdict
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.rendering.escape import plain
@@ -44,7 +44,7 @@ def report(arguments: argparse.Namespace) -> int:
         raise ConfigError("--format: several formats need --to DIR")
     if PARQUET in names and not arguments.to:
         raise ConfigError("--format: parquet is binary and of several tables: it needs --to DIR")
-    with opened(arguments.run, arguments.out) as (store, _):
+    with open_run(arguments.run, arguments.out) as (store, _):
         view = build_view(store)
     if not arguments.to:
         sys.stdout.write(FORMATS[names[0]][1](view))
@@ -72,13 +72,13 @@ def _write_parquet(target: Path, view: RunView) -> None:
 
 def score(arguments: argparse.Namespace) -> int:
     """Judges again, says what changed, writes the reports anew; the run's exit code under the new verdicts."""
-    from kvv.execution.rescore import reread_wire, rescore
+    from kvv.execution.rescore import recheck_wire, rescore
     from kvv.reporting.finalize import write_reports
 
-    with opened(arguments.run, arguments.out, read_only=False) as (store, folder):
+    with open_run(arguments.run, arguments.out, read_only=False) as (store, folder):
         _check_agents(store)
         judged, changes = asyncio.run(rescore(store))
-        wire = reread_wire(store)
+        wire = recheck_wire(store)
         store.put_event("rescored", {"judged": judged, "changed": len(changes), "wire": asdict(wire)})
         store.flush()
         print(f"{judged} samples judged again, {len(changes)} verdicts changed", file=sys.stderr)
@@ -151,7 +151,7 @@ def show(arguments: argparse.Namespace) -> int:
     case_id, _, number = arguments.case.partition("#")
     if number and not number.isdecimal():
         raise ConfigError(f"CASE: wants ID or ID#SAMPLE, got {arguments.case!r}")
-    with opened(arguments.run, arguments.out) as (store, folder):
+    with open_run(arguments.run, arguments.out) as (store, folder):
         meta = store.meta()
         try:
             case = store.case(case_id)

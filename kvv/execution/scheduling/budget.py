@@ -10,7 +10,7 @@ from kvv.profiles.profile import Prices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class RunBounds:
     """None means unbounded. ``deadline_s`` counts from the start of this process's part of the run."""
 
     requests: int | None = None
@@ -30,7 +30,7 @@ class Spent:
 
 @dataclass(slots=True)
 class Budget:
-    bounds: Bounds
+    bounds: RunBounds
     prices: Prices | None
     judge_prices: Prices | None = None
     spent: Spent = field(default_factory=Spent)

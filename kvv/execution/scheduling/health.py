@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvv.protocol.classify import Assessment, Standing
+from kvv.protocol.classify import Assessment, Classification
 
 #: this many different cases in a row without an answer open the breaker
 CASES_IN_A_ROW = 6
@@ -38,18 +38,18 @@ def sentence(found: Assessment, *, started: bool, after: str = "") -> str:
     detail = f": {found.detail}" if found.detail and not found.detail.startswith("HTTP ") else ""
     when = f"stopped answering after {after}" if after else "does not answer"
     match found.standing:
-        case Standing.UNAVAILABLE if found.reason == "connect":
+        case Classification.UNAVAILABLE if found.reason == "connect":
             return f"the endpoint {when}: nothing accepts connections there{detail}"
-        case Standing.UNAVAILABLE if found.reason in ("first-byte-timeout", "total-timeout"):
+        case Classification.UNAVAILABLE if found.reason in ("first-byte-timeout", "total-timeout"):
             return f"the endpoint {when}: it accepts requests but sends nothing back in the time allowed"
-        case Standing.UNAVAILABLE | Standing.SERVER_ERROR if found.reason.startswith("http-"):
+        case Classification.UNAVAILABLE | Classification.SERVER_ERROR if found.reason.startswith("http-"):
             verb = "now answers" if started else "answers"
             return f"the endpoint {verb} HTTP {found.reason[5:]} even to the simplest valid request{detail}"
-        case Standing.UNAVAILABLE | Standing.SERVER_ERROR:
+        case Classification.UNAVAILABLE | Classification.SERVER_ERROR:
             return f"the endpoint {when} ({found.reason}){detail}"
-        case Standing.CONFIGURATION:
+        case Classification.CONFIGURATION:
             return f"the endpoint refuses to serve this account or route ({found.reason}){detail}"
-        case Standing.REFUSED:
+        case Classification.REFUSED:
             return f"the endpoint refuses the simplest valid request{detail}"
         case _:
             return f"this is no chat-completions endpoint: it answers the simplest request with {found.reason}{detail}"
@@ -57,7 +57,7 @@ def sentence(found: Assessment, *, started: bool, after: str = "") -> str:
 
 def repeated_by_the_case(found: Assessment) -> bool:
     """What a contract case asks again by itself, between controls."""
-    return found.standing is Standing.SERVER_ERROR or found.reason in (
+    return found.standing is Classification.SERVER_ERROR or found.reason in (
         "first-byte-timeout",
         "idle-timeout",
         "cut",

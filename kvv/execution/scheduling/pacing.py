@@ -32,14 +32,14 @@ class Pacer:
     """Makes the lanes' paces; for the tasks of one event loop."""
 
     def __init__(self) -> None:
-        self.lanes: list[Pace] = []
+        self.lanes: list[PaceSetting] = []
         self._event = asyncio.Event()
 
-    def lane(self, limit: Callable[[], int], leader: Pace | None = None) -> Pace:
+    def lane(self, limit: Callable[[], int], leader: PaceSetting | None = None) -> PaceSetting:
         """``limit`` says how many requests the lane may have in flight now; beside a ``leader`` it has no purpose
         without that one.
         """
-        pace = Pace(self, limit, leader)
+        pace = PaceSetting(self, limit, leader)
         self.lanes.append(pace)
         return pace
 
@@ -52,10 +52,10 @@ class Pacer:
         await self._event.wait()
 
 
-class Pace:
+class PaceSetting:
     """One lane's place among the others; alone it never waits."""
 
-    def __init__(self, pacer: Pacer, limit: Callable[[], int], leader: Pace | None) -> None:
+    def __init__(self, pacer: Pacer, limit: Callable[[], int], leader: PaceSetting | None) -> None:
         self._pacer = pacer
         self._leader = leader
         self.limit = limit
@@ -87,7 +87,7 @@ class Pace:
         for lane in self._late():
             lane.away = True
 
-    def _late(self) -> list[Pace]:
+    def _late(self) -> list[PaceSetting]:
         return [lane for lane in self._pacer.lanes if lane.wave == BEFORE and not lane.left]
 
     async def turn(self) -> None:
@@ -137,7 +137,7 @@ class Pace:
         self.left = True
         self._pacer.moved()
 
-    def _others(self) -> list[Pace]:
+    def _others(self) -> list[PaceSetting]:
         """Those that are waited for. A lane and the one that it stands beside wait for each other at the start whatever
         happens.
         """

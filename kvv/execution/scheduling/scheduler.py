@@ -19,17 +19,17 @@ from kvv.data.pictures import pictures_of, with_pictures
 from kvv.execution.scheduling.budget import Budget
 from kvv.execution.scheduling.health import Health, repeated_by_the_case, sentence
 from kvv.execution.scheduling.limits import Limiter
-from kvv.execution.scheduling.pacing import Pace
+from kvv.execution.scheduling.pacing import PaceSetting
 from kvv.execution.scheduling.queue import WorkQueue
 from kvv.execution.scheduling.rate import Features, Rate
 from kvv.execution.scheduling.sending import Sender
 from kvv.execution.scheduling.stages import Source
-from kvv.execution.scheduling.stepping import next_step, unjudged
+from kvv.execution.scheduling.stepping import next_step, unjudged_verdict
 from kvv.execution.scheduling.trees import Trees, slots
 from kvv.execution.scheduling.work import Control, Observer, Stop, Stopped, Work
 from kvv.execution.workers import Workers
 from kvv.profiles.profile import Profile
-from kvv.protocol.classify import BESIDE, LIVENESS, RETRY_AFTER_CAP_S, Assessment, Standing, assess
+from kvv.protocol.classify import BESIDE, LIVENESS, RETRY_AFTER_CAP_S, Assessment, Classification, assess
 from kvv.protocol.encode import EncodedBody, encode
 from kvv.protocol.rate_headers import rate_limit_wait_s
 from kvv.protocol.reader import Received
@@ -38,7 +38,7 @@ from kvv.storage.store import Store, StoreError
 from kvv.transport import Transport
 
 #: attempts at one request, the first included
-ATTEMPTS = {Standing.UNAVAILABLE: 5, Standing.SERVER_ERROR: 3}
+ATTEMPTS = {Classification.UNAVAILABLE: 5, Classification.SERVER_ERROR: 3}
 #: pause before the second attempt, seconds; doubles with each further one
 BACKOFF_S = 0.5
 #: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on
@@ -73,7 +73,7 @@ class Scheduler:
         profile: Profile,
         control: Request,
         observer: Observer,
-        pace: Pace,
+        pace: PaceSetting,
         moonshot_stream: bool = False,
         seed: int = 0,
         sandbox: Sandbox | None = None,
@@ -205,7 +205,7 @@ class Scheduler:
         self._error(work.case, f"the suite {work.suite.id} took more than {MAX_STEPS} steps")
 
     def _error(self, case: Case, detail: str) -> None:
-        self._put(case, unjudged(case, Outcome.ERROR, "harness-raised", detail, [], "1"))
+        self._put(case, unjudged_verdict(case, Outcome.ERROR, "harness-raised", detail, [], "1"))
 
     def _put(self, case: Case, verdict: Verdict) -> None:
         self._store.put_verdict(verdict)
@@ -218,7 +218,7 @@ class Scheduler:
         except SandboxError as error:
             self._put(
                 work.case,
-                unjudged(
+                unjudged_verdict(
                     work.case, Outcome.INCONCLUSIVE, "sandbox-failed", str(error), work.history, work.suite.version
                 ),
             )
@@ -269,7 +269,7 @@ class Scheduler:
                 self._store.put_alias(identity, known.identity)
                 return known.answered
             answered = await self._attempts(work, identity, request, body)
-            if assess(answered.exchange, answered.observation).standing is Standing.ANSWERED:
+            if assess(answered.exchange, answered.observation).standing is Classification.ANSWERED:
                 self._controls[key] = Control(identity, answered, monotonic())
             else:
                 self._controls.pop(key, None)
@@ -326,7 +326,7 @@ class Scheduler:
         too_long = (found.retry_after_s or 0.0) > RETRY_AFTER_CAP_S
         if found.pace and not too_long:
             return self._paced(found, received, request, case, started)
-        if found.standing is not Standing.UNAVAILABLE:
+        if found.standing is not Classification.UNAVAILABLE:
             limiter.rate.answered()
             self._answers[role] += 1
             self._features[role].answered(_features_of(request))
@@ -336,7 +336,7 @@ class Scheduler:
             if limiter.answered(received.exchange.timing.first_token_ms):
                 event = {"role": role.value, "limit": limiter.limit, "reason": "rising-first-token-time"}
                 self._store.put_event("limit", {**event, "case": case.key})
-        elif found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR) and limiter.pressed():
+        elif found.standing in (Classification.UNAVAILABLE, Classification.SERVER_ERROR) and limiter.pressed():
             self._store.put_event(
                 "limit", {"role": role.value, "limit": limiter.limit, "reason": found.reason, "case": case.key}
             )
@@ -363,7 +363,7 @@ class Scheduler:
         """An account that gave out may say so with a 400: then the plainest requests are refused, one after the
         other.
         """
-        self._refusals = self._refusals + 1 if found.standing is Standing.REFUSED else 0
+        self._refusals = self._refusals + 1 if found.standing is Classification.REFUSED else 0
         if self._refusals >= PLAIN_REFUSALS:
             self.halt("refuses-everything", f"the endpoint refuses even the plainest request by now: {found.detail}")
 
@@ -402,11 +402,11 @@ class Scheduler:
         if found.spoken:
             self._health.answered()
             return answered
-        if answered.request.credential is not Credential.OWN and found.standing is Standing.CONFIGURATION:
+        if answered.request.credential is not Credential.OWN and found.standing is Classification.CONFIGURATION:
             # somebody read the request and did not know its key: what was hoped for
             return answered
         self._health.unanswered(case.key, found.reason)
-        alarming = found.standing is Standing.CONFIGURATION and found.reason in grave
+        alarming = found.standing is Classification.CONFIGURATION and found.reason in grave
         if (alarming or self._health.open) and self._open_road.is_set() and not self.stop:
             await self._break(case, found)
         if self.stop:
@@ -432,7 +432,7 @@ class Scheduler:
 
     def _died(self, found: Assessment, after: str, because: str = "") -> None:
         """The endpoint answered before and does not answer any more."""
-        died = found.standing in (Standing.UNAVAILABLE, Standing.SERVER_ERROR)
+        died = found.standing in (Classification.UNAVAILABLE, Classification.SERVER_ERROR)
         if died:
             self._store.put_event("endpoint-died", {"case": after, "reason": found.reason})
         self.halt(
@@ -443,14 +443,15 @@ class Scheduler:
     async def reach(self) -> Assessment:
         """Is anybody there? The simplest valid request, before anything else is asked; stops the run if not."""
         found = await self._probe(_reach_pauses(), started=False)
-        if found.standing is not Standing.ANSWERED and not self.stop:
+        if found.standing is not Classification.ANSWERED and not self.stop:
             wrong = sentence(found, started=False)
             budget = self._budget.exceeded()
             if budget:
                 self.halt(budget, f"{wrong}; the budget --{budget} ended the run")
             else:
                 self.halt(
-                    found.reason if found.standing is Standing.CONFIGURATION else f"unreachable-{found.reason}", wrong
+                    found.reason if found.standing is Classification.CONFIGURATION else f"unreachable-{found.reason}",
+                    wrong,
                 )
         return found
 
@@ -459,7 +460,7 @@ class Scheduler:
         tokens.
         """
         found = await self._probe(_reach_pauses(), request, started=False)
-        if found.standing is not Standing.ANSWERED and not self.stop:
+        if found.standing is not Classification.ANSWERED and not self.stop:
             self.halt(
                 f"judge-{found.reason}",
                 sentence(found, started=False).replace("the endpoint", "the judge").replace("this is", "the judge is"),
@@ -499,4 +500,4 @@ def _because(case: Case) -> str:
 
 
 def _reach_pauses() -> tuple[float, ...]:
-    return tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Standing.UNAVAILABLE] - 1))
+    return tuple(BACKOFF_S * 2**n for n in range(ATTEMPTS[Classification.UNAVAILABLE] - 1))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kvv.core import Identity, Request, Role
 from kvv.execution.scheduling.budget import Budget
 from kvv.profiles.profile import Profile
-from kvv.protocol.classify import counted
+from kvv.protocol.classify import count_findings
 from kvv.protocol.encode import EncodedBody
 from kvv.protocol.reader import Received
 from kvv.protocol.rules import Rules, rules_for
@@ -41,7 +41,7 @@ class Sender:
             keep_frames=keep_frames,
             deadline=self._budget.remaining_s(),
         )
-        findings = counted(request, received.exchange, received.observation, received.findings)
+        findings = count_findings(request, received.exchange, received.observation, received.findings)
         if findings is not received.findings:
             received = replace(received, findings=findings)
         count = self._budget.count_judge if request.role is Role.JUDGE else self._budget.count_usage

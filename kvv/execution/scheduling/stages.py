@@ -41,7 +41,7 @@ class Plain(Source):
 
 
 @dataclass(slots=True, kw_only=True)
-class Lane:
+class SuiteQueue:
     """One suite: ``parts`` give its works up to each of its looks, the last one up to its end, which is no stop.
     ``taken`` looks were taken by an earlier process and are not taken again."""
 
@@ -76,7 +76,7 @@ class Lane:
 class Stages(Source):
     """Lanes in the order of their precedence. ``look`` is awaited with nothing of its suite in flight."""
 
-    def __init__(self, lanes: Sequence[Lane], look: TakeLook) -> None:
+    def __init__(self, lanes: Sequence[SuiteQueue], look: TakeLook) -> None:
         self._lanes = lanes
         self._by_suite = {lane.suite: lane for lane in lanes}
         self._look = look
@@ -96,7 +96,7 @@ class Stages(Source):
             await self._moved.wait()
         return None
 
-    async def _from(self, lane: Lane) -> Work | None:
+    async def _from(self, lane: SuiteQueue) -> Work | None:
         while not lane.ended and not self._closed:
             work = lane.take()
             if work is not None:

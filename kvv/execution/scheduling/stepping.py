@@ -15,7 +15,9 @@ from kvv.execution.workers import WorkerDied, WorkerError, Workers, WorkerTimeou
 T = TypeVar("T")
 
 
-def unjudged(case: Case, outcome: Outcome, reason: str, detail: str, history: Sequence[Reply], scorer: str) -> Verdict:
+def unjudged_verdict(
+    case: Case, outcome: Outcome, reason: str, detail: str, history: Sequence[Reply], scorer: str
+) -> Verdict:
     """The verdict of a sample that no judge concluded; it points at the last exchanges before it came to that."""
     exchanges = [answered.exchange.identity.key for reply in history if isinstance(reply, tuple) for answered in reply]
     return Verdict(
@@ -67,9 +69,11 @@ async def _guarded(
         )
     except (WorkerTimeout, WorkerDied) as error:
         reason = "scorer-timeout" if isinstance(error, WorkerTimeout) else "scorer-died"
-        return unjudged(case, Outcome.INCONCLUSIVE, reason, str(error), history, suite.version)
+        return unjudged_verdict(case, Outcome.INCONCLUSIVE, reason, str(error), history, suite.version)
     except WorkerError as error:
-        return unjudged(case, Outcome.ERROR, "judge-raised", str(error), history, suite.version)
+        return unjudged_verdict(case, Outcome.ERROR, "judge-raised", str(error), history, suite.version)
     except Exception as error:  # noqa: BLE001 - the one place where a judge is guarded: our bug must not end the run
-        return unjudged(case, Outcome.ERROR, "judge-raised", f"{type(error).__name__}: {error}", history, suite.version)
+        return unjudged_verdict(
+            case, Outcome.ERROR, "judge-raised", f"{type(error).__name__}: {error}", history, suite.version
+        )
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
-from kvv.mockserver.config import Answer, JsonObject, Reply
+from kvv.mockserver.config import JsonObject, KeyedAnswer, Reply
 from kvv.mockserver.validation.request import ChatRequest, Message
 
 # Suites put their instruction after the question; a prompt that ends with one of them is also looked up without it.
@@ -27,7 +27,7 @@ def draw(seed: int, text: str, ask: int) -> float:
 class Drawn:
     """The entry that answers a request and the ask index that it used; ``right`` says which of its replies is given."""
 
-    answer: Answer
+    answer: KeyedAnswer
     ask: int
     right: bool
 
@@ -39,19 +39,19 @@ class Drawn:
 class AnswerKey:
     """Finds the entry for a message. Exact texts are found by hash, others by search, the longest prompt first."""
 
-    def __init__(self, answers: tuple[Answer, ...]) -> None:
-        self._exact: dict[bytes, list[Answer]] = defaultdict(list)
+    def __init__(self, answers: tuple[KeyedAnswer, ...]) -> None:
+        self._exact: dict[bytes, list[KeyedAnswer]] = defaultdict(list)
         for answer in answers:
             self._exact[_digest(answer.prompt.strip())].append(answer)
         self._longest = sorted(
             (answer for answer in answers if answer.prompt.strip()), key=lambda answer: -len(answer.prompt)
         )
-        self._lines: dict[str, list[Answer]] = defaultdict(list)
+        self._lines: dict[str, list[KeyedAnswer]] = defaultdict(list)
         for answer in self._longest:
             self._lines[_longest_line(answer.prompt)].append(answer)
-        self._found: OrderedDict[bytes, Answer | None] = OrderedDict()
+        self._found: OrderedDict[bytes, KeyedAnswer | None] = OrderedDict()
 
-    def find(self, message: Message | None) -> Answer | None:
+    def find(self, message: Message | None) -> KeyedAnswer | None:
         """The entry whose prompt this message contains (and whose images it holds), or None."""
         if message is None or not self._longest:
             return None
@@ -63,7 +63,7 @@ class AnswerKey:
                 self._found.popitem(last=False)
         return self._found[key]
 
-    def find_scripted(self, request: ChatRequest) -> Answer | None:
+    def find_scripted(self, request: ChatRequest) -> KeyedAnswer | None:
         """An agent's entry for a conversation whose task stands in its first user message: later ones are what its
         commands gave.
         """
@@ -71,7 +71,7 @@ class AnswerKey:
         found = self.find(first)
         return found if found is not None and found.right.turns else None
 
-    def _search(self, text: str, digests: tuple[str, ...]) -> Answer | None:
+    def _search(self, text: str, digests: tuple[str, ...]) -> KeyedAnswer | None:
         for variant in _without_instruction(text):
             if found := _fitting(self._exact.get(_digest(variant), ()), digests):
                 return found
@@ -82,9 +82,9 @@ class AnswerKey:
         return _fitting((answer for answer in self._longest if answer.prompt in text), digests)
 
 
-def _fitting(answers: Iterable[Answer], digests: tuple[str, ...]) -> Answer | None:
+def _fitting(answers: Iterable[KeyedAnswer], digests: tuple[str, ...]) -> KeyedAnswer | None:
     """The first entry that wants these images; one that wants none comes only if no entry names them."""
-    loose: Answer | None = None
+    loose: KeyedAnswer | None = None
     for answer in answers:
         if answer.images == digests and digests:
             return answer

@@ -25,7 +25,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class DraftChoice:
     """One choice as it goes out; joined tokens are the texts."""
 
     index: int
@@ -57,9 +57,9 @@ class Usage:
         return self.prompt + self.completion
 
 
-def limited(
+def apply_limits(
     draft: Draft, request: ChatRequest, *, index: int, ids: tuple[str, ...], cap: int | None, named_finish: str
-) -> Choice:
+) -> DraftChoice:
     """The draft with stop strings and the token cap applied, as the engine would have stopped.
 
     Stop strings are looked for in the content only and are not shown. An answer that reaches the cap ends with
@@ -70,7 +70,7 @@ def limited(
     finish = "tool_calls" if calls else "stop"
     if calls and request.tool_choice == "named":
         finish = named_finish
-    choice = Choice(
+    choice = DraftChoice(
         index=index,
         reasoning=tuple(tokenize(draft.reasoning)),
         content=tuple(tokenize(content)),
@@ -87,7 +87,7 @@ def _until_stop(text: str, stops: tuple[str, ...]) -> tuple[str, bool]:
     return (text[: min(found)], True) if found else (text, False)
 
 
-def cut(choice: Choice, cap: int) -> Choice:
+def cut(choice: DraftChoice, cap: int) -> DraftChoice:
     """The first ``cap`` tokens of a choice, with finish reason ``length``."""
     left = cap
     reasoning = choice.reasoning[:left]
@@ -100,4 +100,4 @@ def cut(choice: Choice, cap: int) -> Choice:
             break
         calls.append(Call(id=call.id, name=call.name, arguments=call.arguments[: left - 1]))
         left -= 1 + len(calls[-1].arguments)
-    return Choice(index=choice.index, reasoning=reasoning, content=content, calls=tuple(calls), finish="length")
+    return DraftChoice(index=choice.index, reasoning=reasoning, content=content, calls=tuple(calls), finish="length")

@@ -37,7 +37,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class AnswerSetting:
     """What an answer depends on besides the request: the seed, the draw, the choice, and the key's reply if any.
 
     ``misread``: a picture that is asked about is taken for another one. ``turn``: where in the reply's script this
@@ -52,7 +52,7 @@ class Setting:
     turn: int | None = None
 
 
-def compose(request: ChatRequest, setting: Setting) -> Draft:
+def compose(request: ChatRequest, setting: AnswerSetting) -> Draft:
     """The answer of one choice; a function of its arguments alone."""
     text = request.last_user.text if request.last_user is not None else ""
     sampler = Sampler(_entropy(request, setting), request.temperature)
@@ -82,7 +82,7 @@ def _scripted(request: ChatRequest, reply: Reply, turn: int, reasoning: str) -> 
     )
 
 
-def _entropy(request: ChatRequest, setting: Setting) -> str:
+def _entropy(request: ChatRequest, setting: AnswerSetting) -> str:
     drawn = f"seed {request.seed}" if request.seed is not None else f"draw {setting.ask}"
     return f"{setting.seed}\0{drawn}\0{setting.choice}"
 

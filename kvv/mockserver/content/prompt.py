@@ -15,7 +15,7 @@ from kvv.mockserver.canonical import compact
 from kvv.mockserver.content.tokens import count
 from kvv.mockserver.validation.images import PATCH, Image
 from kvv.mockserver.validation.request import ChatRequest, Message, PastCall
-from kvv.mockserver.variant import Variant
+from kvv.mockserver.variant import ModelVariant
 
 MESSAGE = 11
 ASSISTANT = 17
@@ -65,7 +65,7 @@ class Prompt:
         return sum(segment.tokens for segment in self.segments)
 
 
-def render_prompt(request: ChatRequest, variant: Variant, rendering: Rendering | None = None) -> Prompt:
+def render_prompt(request: ChatRequest, variant: ModelVariant, rendering: Rendering | None = None) -> Prompt:
     """The prompt of a request in the template's order: tools, effort, messages, notes, generation stub."""
     how = rendering or Rendering()
     segments: list[Segment] = []

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from kvv.mockserver.canonical import plain
-from kvv.mockserver.config import Answer, Reply
+from kvv.mockserver.config import KeyedAnswer, Reply
 from kvv.mockserver.validation.request import ChatRequest, Message
 
 TOOL = "bash"
@@ -17,7 +17,7 @@ _BLOCK = re.compile(rf"^```{FENCE}\n(.*?)\n```$", re.S | re.M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ScriptPosition:
     """Where in its script a conversation is. ``right``: which script its commands follow, None where both or neither
     fit.
     """
@@ -25,21 +25,21 @@ class Place:
     turn: int
     right: bool | None
 
-    def decides(self, answer: Answer) -> bool:
+    def decides(self, answer: KeyedAnswer) -> bool:
         """Whether this answer shows which script it is."""
         return self.right is None and _at(answer.right, self.turn) != _at(answer.wrong, self.turn)
 
-    def ends(self, answer: Answer, *, right: bool) -> bool:
+    def ends(self, answer: KeyedAnswer, *, right: bool) -> bool:
         """Whether the script's last command is given now."""
         return self.turn + 1 == len((answer.right if right else answer.wrong).turns)
 
 
-def place(answer: Answer, request: ChatRequest) -> Place:
+def place(answer: KeyedAnswer, request: ChatRequest) -> ScriptPosition:
     said = [command for message in request.messages if message.role == "assistant" for command in _commands(message)]
     fits = {
         right: list(reply.turns[: len(said)]) == said for right, reply in ((True, answer.right), (False, answer.wrong))
     }
-    return Place(turn=len(said), right=None if fits[True] == fits[False] else fits[True])
+    return ScriptPosition(turn=len(said), right=None if fits[True] == fits[False] else fits[True])
 
 
 def _commands(message: Message) -> list[str]:

@@ -19,7 +19,7 @@ from kvv.mockserver.faults import (
     k_values,
 )
 from kvv.mockserver.faults import quirks as _quirks
-from kvv.mockserver.faults.model import Fault
+from kvv.mockserver.faults.model import ServerFault
 
 _MODULES = (
     a_decoding,
@@ -36,10 +36,10 @@ _MODULES = (
     k_values,
 )
 
-FAULTS: dict[str, Fault] = {
+FAULTS: dict[str, ServerFault] = {
     fault.id: fault
     for fault in sorted((fault for module in _MODULES for fault in module.FAULTS), key=lambda fault: fault.id)
 }
 QUIRKS: dict[str, str] = {quirk.id.removeprefix("quirk:"): quirk.summary for quirk in _quirks.QUIRKS}
 NOT_SHOWABLE: dict[str, str] = {}
-ALL: dict[str, Fault] = {**FAULTS, **{quirk.id: quirk for quirk in _quirks.QUIRKS}}
+ALL: dict[str, ServerFault] = {**FAULTS, **{quirk.id: quirk for quirk in _quirks.QUIRKS}}

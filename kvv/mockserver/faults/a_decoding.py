@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Choice
+from kvv.mockserver.content.completion import DraftChoice
 from kvv.mockserver.content.compose import Draft
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.faults.edits import delta, each, each_frame, with_content
-from kvv.mockserver.faults.model import Fault, Turn
+from kvv.mockserver.faults.model import ServerFault, Turn
 from kvv.mockserver.validation.request import ChatRequest
 
 _RANGES = {
@@ -76,7 +76,7 @@ def _stop_in_reasoning(turn: Turn, draft: Draft, _index: int) -> Draft:
     return Draft(reasoning=draft.reasoning[: min(found)]) if found else draft
 
 
-def _show_stop(turn: Turn, choice: Choice) -> Choice:
+def _show_stop(turn: Turn, choice: DraftChoice) -> DraftChoice:
     stops = turn.request.stop if turn.request is not None else ()
     return with_content(choice, choice.text + stops[0]) if stops and choice.finish == "stop" else choice
 
@@ -92,7 +92,7 @@ def _no_logprobs(_turn: Turn, frame: JsonObject) -> JsonObject:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="A01",
         group="a",
         summary="temperature is dropped, always greedy",
@@ -100,7 +100,7 @@ FAULTS = (
         areas=("decoding",),
         on_request=_greedy,
     ),
-    Fault(
+    ServerFault(
         id="A02",
         group="a",
         summary="without temperature 0.7 is used",
@@ -108,7 +108,7 @@ FAULTS = (
         areas=("decoding",),
         on_request=_default_temperature,
     ),
-    Fault(
+    ServerFault(
         id="A04",
         group="a",
         summary="greedy when the request holds an image",
@@ -116,7 +116,7 @@ FAULTS = (
         areas=("decoding", "vision"),
         on_request=_greedy_with_images,
     ),
-    Fault(
+    ServerFault(
         id="A05",
         group="a",
         summary="out-of-range numbers are clamped and answered with 200",
@@ -124,7 +124,7 @@ FAULTS = (
         areas=("decoding",),
         on_body=_clamp,
     ),
-    Fault(
+    ServerFault(
         id="A06",
         group="a",
         summary="logit_bias, min_p and min_tokens have no effect",
@@ -132,7 +132,7 @@ FAULTS = (
         areas=("decoding",),
         on_request=_no_processors,
     ),
-    Fault(
+    ServerFault(
         id="A07",
         group="a",
         summary="min_p and logit_bias are refused with 400",
@@ -140,7 +140,7 @@ FAULTS = (
         areas=("decoding",),
         on_body=_refuse_processors,
     ),
-    Fault(
+    ServerFault(
         id="A08",
         group="a",
         summary="a seed is ignored while other requests are active",
@@ -149,10 +149,10 @@ FAULTS = (
         areas=("decoding",),
         on_request=_shared_generator,
     ),
-    Fault(
+    ServerFault(
         id="A11", group="a", summary="n above 1 is refused", mode="both", areas=("decoding",), on_body=_refuse_choices
     ),
-    Fault(
+    ServerFault(
         id="A13",
         group="a",
         summary="stop matches inside the reasoning and ends the answer",
@@ -160,7 +160,7 @@ FAULTS = (
         areas=("decoding", "reasoning"),
         on_draft=_stop_in_reasoning,
     ),
-    Fault(
+    ServerFault(
         id="A14",
         group="a",
         summary="the stop string is left at the end of the text",
@@ -168,7 +168,7 @@ FAULTS = (
         areas=("decoding",),
         on_choices=each(_show_stop),
     ),
-    Fault(
+    ServerFault(
         id="A15",
         group="a",
         summary="parallel_tool_calls false has no effect",
@@ -176,7 +176,7 @@ FAULTS = (
         areas=("decoding", "tools"),
         on_request=_several_calls,
     ),
-    Fault(
+    ServerFault(
         id="A16",
         group="a",
         summary="logprobs are null on chunks without content",
@@ -184,7 +184,7 @@ FAULTS = (
         areas=("decoding", "streaming"),
         on_frames=each_frame(_no_logprobs),
     ),
-    Fault(
+    ServerFault(
         id="A19",
         group="a",
         summary="temperature, top_p and top_k are never read",

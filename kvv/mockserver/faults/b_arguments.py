@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Call, Choice
+from kvv.mockserver.content.completion import Call, DraftChoice
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.faults.edits import each, each_call, nodes, parsed_arguments, tool_schemas, with_arguments
-from kvv.mockserver.faults.model import Fault, Turn
+from kvv.mockserver.faults.model import ServerFault, Turn
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
@@ -57,7 +57,7 @@ def _backslashed(_turn: Turn, call: Call) -> Call:
     return with_arguments(call, "".join(char if char.isascii() else f"\\{char}" for char in call.text))
 
 
-def _no_references(turn: Turn, choice: Choice) -> Choice:
+def _no_references(turn: Turn, choice: DraftChoice) -> DraftChoice:
     referring = {name for name, schema in tool_schemas(turn.body) if any("$ref" in node for node in nodes(schema))}
     return replace(
         choice, calls=tuple(with_arguments(call, "{}") if call.name in referring else call for call in choice.calls)
@@ -86,7 +86,7 @@ def _fail_on_empty_object(_turn: Turn, body: JsonObject) -> JsonObject:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="B35",
         group="b",
         summary="arguments are encoded twice",
@@ -94,7 +94,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_twice_encoded),
     ),
-    Fault(
+    ServerFault(
         id="B37",
         group="b",
         summary="a value is folded into its key in half of the answers",
@@ -102,7 +102,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_fold_value_into_key),
     ),
-    Fault(
+    ServerFault(
         id="B40",
         group="b",
         summary="numbers go through a float",
@@ -110,7 +110,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_float_numbers),
     ),
-    Fault(
+    ServerFault(
         id="B42",
         group="b",
         summary="non-ASCII text in arguments is escaped",
@@ -118,7 +118,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_escaped),
     ),
-    Fault(
+    ServerFault(
         id="B44",
         group="b",
         summary="a backslash stands before each non-ASCII character",
@@ -126,7 +126,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_backslashed),
     ),
-    Fault(
+    ServerFault(
         id="B45",
         group="b",
         summary="tools with $ref get empty arguments",
@@ -134,7 +134,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each(_no_references),
     ),
-    Fault(
+    ServerFault(
         id="B47",
         group="b",
         summary="numeric bounds are refused with 400",
@@ -142,7 +142,7 @@ FAULTS = (
         areas=("tools",),
         on_body=_refuse_keys(*_BOUNDS),
     ),
-    Fault(
+    ServerFault(
         id="B48",
         group="b",
         summary="$schema is refused with 400",
@@ -150,7 +150,7 @@ FAULTS = (
         areas=("tools",),
         on_body=_refuse_keys("$schema"),
     ),
-    Fault(
+    ServerFault(
         id="B49",
         group="b",
         summary="an empty object schema gives 500",

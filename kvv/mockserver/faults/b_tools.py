@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Call, Choice
+from kvv.mockserver.content.completion import Call, DraftChoice
 from kvv.mockserver.content.tokens import tokenize
 from kvv.mockserver.faults.edits import (
     content_frame,
@@ -20,7 +20,7 @@ from kvv.mockserver.faults.edits import (
     with_arguments,
     with_content,
 )
-from kvv.mockserver.faults.model import Choices, Fault, Frames, Turn
+from kvv.mockserver.faults.model import Choices, Frames, ServerFault, Turn
 
 _BLOCKS = re.compile(
     r"<\|open\|>tools<\|sep\|>.*?<\|close\|>tools<\|sep\|>|<tool_call>.*?</tool_call>|<\|tool_calls_section_begin\|>.*?<\|tool_calls_section_end\|>",
@@ -46,7 +46,7 @@ def _leak_section(_turn: Turn, frames: Frames) -> Frames:
         yield frame
 
 
-def _drop_calls_after_reasoning(turn: Turn, choice: Choice) -> Choice:
+def _drop_calls_after_reasoning(turn: Turn, choice: DraftChoice) -> DraftChoice:
     return replace(choice, calls=(), finish="stop") if choice.calls and choice.reasoning else choice
 
 
@@ -60,7 +60,7 @@ def _stop_after_first_delta(_turn: Turn, frames: Frames) -> Frames:
         yield frame
 
 
-def _plain_names_only(_turn: Turn, choice: Choice) -> Choice:
+def _plain_names_only(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     odd = [call for call in choice.calls if not re.fullmatch(r"\w+", call.name)]
     if not odd:
         return choice
@@ -133,19 +133,19 @@ def _late_name(_turn: Turn, frames: Frames) -> Frames:
         yield frame
 
 
-def _stop_when_named(turn: Turn, choice: Choice) -> Choice:
+def _stop_when_named(turn: Turn, choice: DraftChoice) -> DraftChoice:
     return replace(choice, finish="stop") if _choice_of(turn) == "named" and choice.finish == "tool_calls" else choice
 
 
-def _stop_with_calls(_turn: Turn, choice: Choice) -> Choice:
+def _stop_with_calls(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     return replace(choice, finish="stop") if choice.finish == "tool_calls" else choice
 
 
-def _always_stop(_turn: Turn, choice: Choice) -> Choice:
+def _always_stop(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     return replace(choice, finish="stop")
 
 
-def _required_ignored(turn: Turn, choice: Choice) -> Choice:
+def _required_ignored(turn: Turn, choice: DraftChoice) -> DraftChoice:
     if _choice_of(turn) != "required" or not choice.calls:
         return choice
     return with_content(replace(choice, calls=(), finish="tool_calls"), "I think no tool is needed for this.")
@@ -158,18 +158,18 @@ def _empty_calls_when_required(turn: Turn, body: JsonObject) -> JsonObject:
     return body
 
 
-def _block_in_text(turn: Turn, choice: Choice) -> Choice:
+def _block_in_text(turn: Turn, choice: DraftChoice) -> DraftChoice:
     if _choice_of(turn) != "none" or turn.request is None or not turn.request.callable_tools:
         return choice
     call = Call(id="", name=turn.request.callable_tools[0].name, arguments=("{}",))
     return with_content(choice, choice.text + raw_section([call]))
 
 
-def _strip_blocks(turn: Turn, choice: Choice) -> Choice:
+def _strip_blocks(turn: Turn, choice: DraftChoice) -> DraftChoice:
     return with_content(choice, _BLOCKS.sub("", choice.text)) if _choice_of(turn) == "none" else choice
 
 
-def _call_despite_none(turn: Turn, choice: Choice) -> Choice:
+def _call_despite_none(turn: Turn, choice: DraftChoice) -> DraftChoice:
     if _choice_of(turn) != "none" or turn.request is None or not turn.request.callable_tools:
         return choice
     name = turn.request.callable_tools[0].name
@@ -199,7 +199,7 @@ def _numbered_ids(_turn: Turn, frame: JsonObject) -> JsonObject:
 
 
 def _first_arguments_lost(_turn: Turn, choices: Choices) -> Choices:
-    def one(choice: Choice) -> Choice:
+    def one(choice: DraftChoice) -> DraftChoice:
         if len(choice.calls) < 2:
             return choice
         return replace(choice, calls=(replace(choice.calls[0], arguments=()), *choice.calls[1:]))
@@ -207,7 +207,7 @@ def _first_arguments_lost(_turn: Turn, choices: Choices) -> Choices:
     return tuple(one(choice) for choice in choices)
 
 
-def _calls_without_tools(turn: Turn, choice: Choice) -> Choice:
+def _calls_without_tools(turn: Turn, choice: DraftChoice) -> DraftChoice:
     if turn.has_tools or choice.finish != "stop":
         return choice
     return with_content(
@@ -233,7 +233,7 @@ def _empty_arguments(_turn: Turn, call: Call) -> Call:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="B01",
         group="b",
         summary="the raw tool section is echoed into content",
@@ -241,7 +241,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_leak_section,
     ),
-    Fault(
+    ServerFault(
         id="B05",
         group="b",
         summary="streamed calls are lost after reasoning",
@@ -249,7 +249,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_choices=each(_drop_calls_after_reasoning),
     ),
-    Fault(
+    ServerFault(
         id="B09",
         group="b",
         summary="tool deltas end after the first",
@@ -257,7 +257,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_stop_after_first_delta,
     ),
-    Fault(
+    ServerFault(
         id="B11",
         group="b",
         summary="calls of functions with a hyphen stay in the text",
@@ -265,7 +265,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each(_plain_names_only),
     ),
-    Fault(
+    ServerFault(
         id="B12",
         group="b",
         summary="the tool index starts at the number of past calls",
@@ -273,7 +273,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=each_frame(_index_from_history),
     ),
-    Fault(
+    ServerFault(
         id="B15",
         group="b",
         summary="text before the calls is lost",
@@ -281,7 +281,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_drop_preamble,
     ),
-    Fault(
+    ServerFault(
         id="B17",
         group="b",
         summary="call ids have a foreign form",
@@ -289,7 +289,7 @@ FAULTS = (
         areas=("tools", "tool-choice"),
         on_choices=each_call(_foreign_id),
     ),
-    Fault(
+    ServerFault(
         id="B19",
         group="b",
         summary="every tool delta has index 0",
@@ -297,7 +297,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_edit_entry(_index_zero),
     ),
-    Fault(
+    ServerFault(
         id="B21",
         group="b",
         summary="tool deltas have no index",
@@ -305,7 +305,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_edit_entry(_no_index),
     ),
-    Fault(
+    ServerFault(
         id="B22",
         group="b",
         summary="the name is repeated in every tool delta",
@@ -313,7 +313,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_repeat_name,
     ),
-    Fault(
+    ServerFault(
         id="B23",
         group="b",
         summary="the first tool delta has an empty name",
@@ -321,7 +321,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_late_name,
     ),
-    Fault(
+    ServerFault(
         id="B24",
         group="b",
         summary="finish is stop for a named tool choice",
@@ -329,7 +329,7 @@ FAULTS = (
         areas=("tools", "tool-choice"),
         on_choices=each(_stop_when_named),
     ),
-    Fault(
+    ServerFault(
         id="B25",
         group="b",
         summary="finish is stop though calls were streamed",
@@ -337,7 +337,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_choices=each(_stop_with_calls),
     ),
-    Fault(
+    ServerFault(
         id="B26",
         group="b",
         summary="finish is always stop",
@@ -345,7 +345,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_choices=each(_always_stop),
     ),
-    Fault(
+    ServerFault(
         id="B27",
         group="b",
         summary="required is ignored, finish says tool_calls",
@@ -354,7 +354,7 @@ FAULTS = (
         on_choices=each(_required_ignored),
         on_message=_empty_calls_when_required,
     ),
-    Fault(
+    ServerFault(
         id="B31",
         group="b",
         summary="tool_choice none gives a raw tool block as text",
@@ -362,7 +362,7 @@ FAULTS = (
         areas=("tool-choice", "tools"),
         on_choices=each(_block_in_text),
     ),
-    Fault(
+    ServerFault(
         id="B32",
         group="b",
         summary="tool-shaped text is deleted under none",
@@ -370,7 +370,7 @@ FAULTS = (
         areas=("tool-choice", "tools"),
         on_choices=each(_strip_blocks),
     ),
-    Fault(
+    ServerFault(
         id="B33",
         group="b",
         summary="none is ignored, calls with {} come",
@@ -378,7 +378,7 @@ FAULTS = (
         areas=("tool-choice", "tools"),
         on_choices=each(_call_despite_none),
     ),
-    Fault(
+    ServerFault(
         id="B36",
         group="b",
         summary="streamed arguments are {}",
@@ -386,7 +386,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_choices=each_call(_empty_arguments),
     ),
-    Fault(
+    ServerFault(
         id="B52",
         group="b",
         summary="plain answers carry tool_calls []",
@@ -395,7 +395,7 @@ FAULTS = (
         on_message=_empty_list_in_message,
         on_frames=each_frame(_empty_list_in_delta),
     ),
-    Fault(
+    ServerFault(
         id="B54",
         group="b",
         summary="a channel marker is glued to the tool name",
@@ -403,7 +403,7 @@ FAULTS = (
         areas=("tools",),
         on_choices=each_call(_channel_in_name),
     ),
-    Fault(
+    ServerFault(
         id="B55",
         group="b",
         summary="an opening DSML tag leaks, split over two chunks",
@@ -411,7 +411,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=_leak_opener,
     ),
-    Fault(
+    ServerFault(
         id="B57",
         group="b",
         summary="ids are plain numbers, all with index 0",
@@ -419,7 +419,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_frames=each_frame(_numbered_ids),
     ),
-    Fault(
+    ServerFault(
         id="B58",
         group="b",
         summary="the first of two calls loses its arguments",
@@ -427,7 +427,7 @@ FAULTS = (
         areas=("tools", "streaming"),
         on_choices=_first_arguments_lost,
     ),
-    Fault(
+    ServerFault(
         id="B60",
         group="b",
         summary="finish tool_calls and tool markup without any tool",

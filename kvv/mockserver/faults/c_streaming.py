@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Choice
+from kvv.mockserver.content.completion import DraftChoice
 from kvv.mockserver.errors import ApiError, error_body
 from kvv.mockserver.faults.edits import delta, each, each_frame, finish, map_parts, reasoning_key, tool_delta
-from kvv.mockserver.faults.model import Fault, Frames, Turn
+from kvv.mockserver.faults.model import Frames, ServerFault, Turn
 from kvv.mockserver.wire import DONE, EVENT_STREAM, JSON, HttpReply, Part, Wait, event, with_header
 
 _HOLD_S = 0.3
@@ -173,7 +173,7 @@ def _one_chunk_of_arguments(_turn: Turn, frames: Frames) -> Frames:
         yield frame
 
 
-def _last_thought_lost(_turn: Turn, choice: Choice) -> Choice:
+def _last_thought_lost(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     return replace(choice, reasoning=choice.reasoning[:-1])
 
 
@@ -188,7 +188,7 @@ def _doubled_text(_turn: Turn, frame: JsonObject) -> JsonObject:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="C01",
         group="c",
         summary="no role in the first chunk",
@@ -196,7 +196,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=each_frame(_no_role),
     ),
-    Fault(
+    ServerFault(
         id="C03",
         group="c",
         summary="role and content are null during thinking",
@@ -204,7 +204,7 @@ FAULTS = (
         areas=("streaming", "reasoning"),
         on_frames=each_frame(_null_thinking),
     ),
-    Fault(
+    ServerFault(
         id="C04",
         group="c",
         summary="the role chunk is sent before generation begins",
@@ -212,7 +212,7 @@ FAULTS = (
         areas=("streaming",),
         on_reply=_early_role,
     ),
-    Fault(
+    ServerFault(
         id="C08",
         group="c",
         summary="usage on the finish chunk without being asked",
@@ -220,7 +220,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=each_frame(_usage_on_finish),
     ),
-    Fault(
+    ServerFault(
         id="C09",
         group="c",
         summary="usage is zero on each chunk, finish_reason is missing",
@@ -228,7 +228,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=each_frame(_zero_usage),
     ),
-    Fault(
+    ServerFault(
         id="C10",
         group="c",
         summary="a chunk with empty choices comes first",
@@ -236,7 +236,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=_empty_first,
     ),
-    Fault(
+    ServerFault(
         id="C12",
         group="c",
         summary="the id differs on every chunk",
@@ -244,7 +244,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=each_frame(_new_id),
     ),
-    Fault(
+    ServerFault(
         id="C13",
         group="c",
         summary="created moves during the stream",
@@ -253,7 +253,7 @@ FAULTS = (
         on_frames=each_frame(_moving_created),
         on_reply=_across_a_second,
     ),
-    Fault(
+    ServerFault(
         id="C14",
         group="c",
         summary="the id is empty",
@@ -261,7 +261,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=each_frame(_empty_id),
     ),
-    Fault(
+    ServerFault(
         id="C15",
         group="c",
         summary="the choice index counts chunks, a message stands beside delta",
@@ -269,7 +269,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=_counting_index,
     ),
-    Fault(
+    ServerFault(
         id="C16",
         group="c",
         summary="object is chat.completions.chunk",
@@ -277,7 +277,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=each_frame(_plural_object),
     ),
-    Fault(
+    ServerFault(
         id="C18",
         group="c",
         summary="tokens after a quote vanish",
@@ -285,7 +285,7 @@ FAULTS = (
         areas=("streaming",),
         on_frames=_drop_after_quote,
     ),
-    Fault(
+    ServerFault(
         id="C19",
         group="c",
         summary="a comment is sent as data",
@@ -293,7 +293,7 @@ FAULTS = (
         areas=("streaming",),
         on_reply=_comment_as_data,
     ),
-    Fault(
+    ServerFault(
         id="C20",
         group="c",
         summary="a ping carries an id and ends an event",
@@ -301,7 +301,7 @@ FAULTS = (
         areas=("streaming",),
         on_reply=_ping_with_id,
     ),
-    Fault(
+    ServerFault(
         id="C22",
         group="c",
         summary="comments are packed into the event of [DONE]",
@@ -309,7 +309,7 @@ FAULTS = (
         areas=("streaming",),
         on_reply=_comments_before_done,
     ),
-    Fault(
+    ServerFault(
         id="C23",
         group="c",
         summary="errors come as an event inside a 200",
@@ -317,7 +317,7 @@ FAULTS = (
         areas=("errors", "streaming"),
         on_error=_error_as_stream,
     ),
-    Fault(
+    ServerFault(
         id="C24",
         group="c",
         summary="the stream is [DONE] alone",
@@ -325,7 +325,7 @@ FAULTS = (
         areas=("streaming",),
         on_reply=_done_only,
     ),
-    Fault(
+    ServerFault(
         id="C25",
         group="c",
         summary="arguments come in one chunk",
@@ -333,7 +333,7 @@ FAULTS = (
         areas=("streaming", "tools"),
         on_frames=_one_chunk_of_arguments,
     ),
-    Fault(
+    ServerFault(
         id="C27",
         group="c",
         summary="the last reasoning delta is missing",
@@ -341,7 +341,7 @@ FAULTS = (
         areas=("streaming", "reasoning"),
         on_choices=each(_last_thought_lost),
     ),
-    Fault(
+    ServerFault(
         id="C28",
         group="c",
         summary="the stream's content type is JSON",
@@ -349,7 +349,7 @@ FAULTS = (
         areas=("streaming",),
         on_reply=_json_type,
     ),
-    Fault(
+    ServerFault(
         id="C32",
         group="c",
         summary="reasoning is also sent as content",

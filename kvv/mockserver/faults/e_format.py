@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Choice
+from kvv.mockserver.content.completion import DraftChoice
 from kvv.mockserver.content.compose import Draft
 from kvv.mockserver.content.tokens import count
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.faults.edits import each
-from kvv.mockserver.faults.model import Fault, Respond, Turn
+from kvv.mockserver.faults.model import Respond, ServerFault, Turn
 from kvv.mockserver.validation.request import ChatRequest, ResponseFormat
 from kvv.mockserver.wire import Abort, HttpReply
 
@@ -26,7 +26,7 @@ def _no_grammar_while_thinking(turn: Turn, draft: Draft, _index: int) -> Draft:
     return replace(draft, content=f"Sure, here is the JSON:\n```json\n{draft.content}\n```")
 
 
-def _json_as_reasoning(turn: Turn, choice: Choice) -> Choice:
+def _json_as_reasoning(turn: Turn, choice: DraftChoice) -> DraftChoice:
     return choice if _kind(turn) == "text" else replace(choice, reasoning=choice.content, content=())
 
 
@@ -41,7 +41,7 @@ def _repeat_json(turn: Turn, draft: Draft, _index: int) -> Draft:
     return Draft(content=draft.content * (2 * limit // max(1, count(draft.content)) + 2))
 
 
-def _cut_at_limit(turn: Turn, choice: Choice) -> Choice:
+def _cut_at_limit(turn: Turn, choice: DraftChoice) -> DraftChoice:
     if _kind(turn) == "text":
         return choice
     return replace(choice, content=choice.content[:_REPEATED_TOKENS], finish="length")
@@ -87,7 +87,7 @@ def _exit_on_json_object(turn: Turn, body: JsonObject) -> JsonObject:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="E01",
         group="e",
         summary="no grammar while thinking: half of the answers are no JSON",
@@ -95,7 +95,7 @@ FAULTS = (
         areas=("response-format",),
         on_draft=_no_grammar_while_thinking,
     ),
-    Fault(
+    ServerFault(
         id="E02",
         group="e",
         summary="the JSON comes as reasoning, content is empty",
@@ -103,7 +103,7 @@ FAULTS = (
         areas=("response-format", "reasoning"),
         on_choices=each(_json_as_reasoning),
     ),
-    Fault(
+    ServerFault(
         id="E03",
         group="e",
         summary="response_format switches thinking off",
@@ -111,7 +111,7 @@ FAULTS = (
         areas=("response-format", "reasoning"),
         on_request=_no_thinking_with_format,
     ),
-    Fault(
+    ServerFault(
         id="E04",
         group="e",
         summary="no reasoning, and the JSON repeats to the token limit",
@@ -120,7 +120,7 @@ FAULTS = (
         on_draft=_repeat_json,
         on_choices=each(_cut_at_limit),
     ),
-    Fault(
+    ServerFault(
         id="E05",
         group="e",
         summary="the schema is not applied",
@@ -128,7 +128,7 @@ FAULTS = (
         areas=("response-format",),
         on_draft=_other_schema,
     ),
-    Fault(
+    ServerFault(
         id="E06",
         group="e",
         summary="a malformed schema gives 500 with an empty message",
@@ -136,7 +136,7 @@ FAULTS = (
         areas=("response-format", "errors"),
         on_error=_empty_500,
     ),
-    Fault(
+    ServerFault(
         id="E08",
         group="e",
         summary="a malformed schema gives 500, and so does every later request",
@@ -145,7 +145,7 @@ FAULTS = (
         on_error=_dies,
         on_body=_stays_dead,
     ),
-    Fault(
+    ServerFault(
         id="E09",
         group="e",
         summary="response_format is dropped",
@@ -153,7 +153,7 @@ FAULTS = (
         areas=("response-format",),
         on_request=_format_ignored,
     ),
-    Fault(
+    ServerFault(
         id="E10",
         group="e",
         summary="json_object without streaming ends the engine",

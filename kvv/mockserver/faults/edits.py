@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Call, Choice
+from kvv.mockserver.content.completion import Call, DraftChoice
 from kvv.mockserver.content.tokens import tokenize
 from kvv.mockserver.faults.model import Choices, Frames, Turn
 from kvv.mockserver.wire import HttpReply, Part
@@ -14,7 +14,7 @@ from kvv.mockserver.wire import HttpReply, Part
 PARSER_TAGS = ("<|open|>", "<|sep|>", "<|close|>")
 
 
-def each(edit: Callable[[Turn, Choice], Choice]) -> Callable[[Turn, Choices], Choices]:
+def each(edit: Callable[[Turn, DraftChoice], DraftChoice]) -> Callable[[Turn, Choices], Choices]:
     """An edit of one choice as a hook for all of them."""
     return lambda turn, choices: tuple(edit(turn, choice) for choice in choices)
 
@@ -24,7 +24,7 @@ def each_call(edit: Callable[[Turn, Call], Call]) -> Callable[[Turn, Choices], C
     return each(lambda turn, choice: replace(choice, calls=tuple(edit(turn, call) for call in choice.calls)))
 
 
-def with_content(choice: Choice, text: str) -> Choice:
+def with_content(choice: DraftChoice, text: str) -> DraftChoice:
     return replace(choice, content=tuple(tokenize(text)))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from kvv.mockserver.content.completion import Usage
 from kvv.mockserver.content.prompt import Rendering
 from kvv.mockserver.faults.edits import body_images
-from kvv.mockserver.faults.model import Fault, Turn
+from kvv.mockserver.faults.model import ServerFault, Turn
 
 
 def _one_more(_turn: Turn, rendering: Rendering) -> Rendering:
@@ -29,10 +29,10 @@ def _ids_rendered(_turn: Turn, rendering: Rendering) -> Rendering:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="F01", group="f", summary="one prompt token too many", mode="both", areas=("usage",), on_rendering=_one_more
     ),
-    Fault(
+    ServerFault(
         id="F02",
         group="f",
         summary="one prompt token too many with images",
@@ -40,7 +40,7 @@ FAULTS = (
         areas=("usage", "vision"),
         on_rendering=_one_more_with_images,
     ),
-    Fault(
+    ServerFault(
         id="F05",
         group="f",
         summary="empty text is rendered as a list of parts",
@@ -48,8 +48,10 @@ FAULTS = (
         areas=("usage",),
         on_rendering=_empty_as_parts,
     ),
-    Fault(id="F10", group="f", summary="prompt_tokens is 0", mode="both", areas=("usage",), on_usage=_no_prompt_tokens),
-    Fault(
+    ServerFault(
+        id="F10", group="f", summary="prompt_tokens is 0", mode="both", areas=("usage",), on_usage=_no_prompt_tokens
+    ),
+    ServerFault(
         id="F12",
         group="f",
         summary="history call ids are rendered as sent",

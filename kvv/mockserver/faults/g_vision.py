@@ -12,7 +12,7 @@ from kvv.mockserver.content.compose import Draft
 from kvv.mockserver.content.prompt import Rendering
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.faults.edits import body_images
-from kvv.mockserver.faults.model import Fault, Turn
+from kvv.mockserver.faults.model import ServerFault, Turn
 from kvv.mockserver.validation.images import Image
 from kvv.mockserver.validation.request import ChatRequest
 
@@ -121,7 +121,7 @@ def _small_fails(_turn: Turn, request: ChatRequest) -> ChatRequest:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="G01",
         group="g",
         summary="images are moved before all text",
@@ -130,7 +130,7 @@ FAULTS = (
         on_request=_images_first,
         on_right=_wrong_when_moved,
     ),
-    Fault(
+    ServerFault(
         id="G03",
         group="g",
         summary="media always comes first",
@@ -139,7 +139,7 @@ FAULTS = (
         on_request=_images_first,
         on_right=_wrong_when_moved,
     ),
-    Fault(
+    ServerFault(
         id="G04",
         group="g",
         summary="a coarse resize makes three in ten image answers wrong",
@@ -147,7 +147,7 @@ FAULTS = (
         areas=("vision", "accuracy"),
         on_right=_blurred,
     ),
-    Fault(
+    ServerFault(
         id="G05",
         group="g",
         summary="images are scaled to 0.518",
@@ -155,7 +155,7 @@ FAULTS = (
         areas=("vision", "usage"),
         on_rendering=_half_size,
     ),
-    Fault(
+    ServerFault(
         id="G06",
         group="g",
         summary="patches are shuffled: four in ten image answers are wrong",
@@ -163,7 +163,7 @@ FAULTS = (
         areas=("vision", "accuracy"),
         on_right=_shuffled,
     ),
-    Fault(
+    ServerFault(
         id="G10",
         group="g",
         summary="an image without max_tokens is refused",
@@ -171,7 +171,7 @@ FAULTS = (
         areas=("vision", "errors"),
         on_body=_budget_refused,
     ),
-    Fault(
+    ServerFault(
         id="G11",
         group="g",
         summary="all images share one cache entry per text",
@@ -179,7 +179,7 @@ FAULTS = (
         areas=("vision",),
         on_draft=_first_image_answer,
     ),
-    Fault(
+    ServerFault(
         id="G12",
         group="g",
         summary="the same image fails the second time",
@@ -187,7 +187,7 @@ FAULTS = (
         areas=("vision", "errors"),
         on_request=_fails_on_repeat,
     ),
-    Fault(
+    ServerFault(
         id="G13",
         group="g",
         summary="images are dropped",
@@ -196,7 +196,7 @@ FAULTS = (
         on_request=_no_images,
         on_right=_blind,
     ),
-    Fault(
+    ServerFault(
         id="G15",
         group="g",
         summary="the patch size is wrong",
@@ -204,7 +204,7 @@ FAULTS = (
         areas=("vision", "usage"),
         on_rendering=_wrong_patch,
     ),
-    Fault(
+    ServerFault(
         id="G16",
         group="g",
         summary="an image with a side below 28 pixels fails",

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from kvv.mockserver.content.completion import Choice
+from kvv.mockserver.content.completion import DraftChoice
 from kvv.mockserver.content.compose import Draft
 from kvv.mockserver.content.prompt import render_prompt
 from kvv.mockserver.content.tokens import tokenize
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.faults.edits import each
-from kvv.mockserver.faults.model import Fault, Turn
+from kvv.mockserver.faults.model import ServerFault, Turn
 from kvv.mockserver.validation.images import Image
 from kvv.mockserver.validation.request import ChatRequest, Message
 
@@ -56,7 +56,7 @@ def _budget_16(_turn: Turn, request: ChatRequest) -> ChatRequest:
     return replace(request, max_tokens=_DEFAULT_BUDGET) if request.max_tokens is None else request
 
 
-def _length_is_stop(_turn: Turn, choice: Choice) -> Choice:
+def _length_is_stop(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     return replace(choice, finish="stop") if choice.finish == "length" else choice
 
 
@@ -88,7 +88,7 @@ def _trained_window(turn: Turn, request: ChatRequest) -> ChatRequest:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="H01",
         group="h",
         summary="only the last 2048 prompt tokens are read",
@@ -96,7 +96,7 @@ FAULTS = (
         areas=("long-context", "usage"),
         on_request=_last_2048,
     ),
-    Fault(
+    ServerFault(
         id="H02",
         group="h",
         summary="the prompt is cut at half of the window",
@@ -104,7 +104,7 @@ FAULTS = (
         areas=("long-context", "usage"),
         on_request=_half_window,
     ),
-    Fault(
+    ServerFault(
         id="H03",
         group="h",
         summary="prompt and completion together are capped at 4096",
@@ -112,7 +112,7 @@ FAULTS = (
         areas=("long-context", "usage"),
         on_request=_total_4096,
     ),
-    Fault(
+    ServerFault(
         id="H06",
         group="h",
         summary="the default output budget is 16 tokens",
@@ -120,7 +120,7 @@ FAULTS = (
         areas=("long-context",),
         on_request=_budget_16,
     ),
-    Fault(
+    ServerFault(
         id="H07",
         group="h",
         summary="an answer cut at the cap says stop",
@@ -128,7 +128,7 @@ FAULTS = (
         areas=("usage", "decoding"),
         on_choices=each(_length_is_stop),
     ),
-    Fault(
+    ServerFault(
         id="H08",
         group="h",
         summary="an over-long prompt gives 500",
@@ -136,7 +136,7 @@ FAULTS = (
         areas=("errors", "long-context"),
         on_error=_overflow_500,
     ),
-    Fault(
+    ServerFault(
         id="H09",
         group="h",
         summary="garbage above 8192 prompt tokens",
@@ -145,7 +145,7 @@ FAULTS = (
         on_draft=_garbage,
         on_right=_wrong_when_long,
     ),
-    Fault(
+    ServerFault(
         id="H11",
         group="h",
         summary="prompts above a quarter of the window are refused",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from kvv.mockserver.config import JsonObject
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.faults.edits import finish, tool_delta
-from kvv.mockserver.faults.model import Fault, Frames, Respond, Turn
+from kvv.mockserver.faults.model import Frames, Respond, ServerFault, Turn
 from kvv.mockserver.wire import Abort, Hang, HttpReply, Part, Wait, json_reply
 
 _DIES_AT_STREAM = 3
@@ -102,7 +102,7 @@ def _cut_in_arguments(turn: Turn, reply: HttpReply) -> HttpReply:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="I02",
         group="i",
         summary="200 with an error object and no choices",
@@ -110,7 +110,7 @@ FAULTS = (
         areas=("errors", "streaming"),
         on_message=_error_in_200,
     ),
-    Fault(
+    ServerFault(
         id="I03",
         group="i",
         summary="200 with choices []",
@@ -118,8 +118,10 @@ FAULTS = (
         areas=("errors", "streaming"),
         on_message=_no_choices,
     ),
-    Fault(id="I04", group="i", summary="every error is a 502", mode="both", areas=("errors",), on_error=_always_502),
-    Fault(
+    ServerFault(
+        id="I04", group="i", summary="every error is a 502", mode="both", areas=("errors",), on_error=_always_502
+    ),
+    ServerFault(
         id="I05",
         group="i",
         summary="a call cut by length becomes an error event",
@@ -127,7 +129,7 @@ FAULTS = (
         areas=("errors", "tools"),
         on_frames=_cut_call_is_error,
     ),
-    Fault(
+    ServerFault(
         id="I07",
         group="i",
         summary="the engine dies in the third stream",
@@ -136,7 +138,7 @@ FAULTS = (
         on_frames=_dies_mid_stream,
         on_body=_after_death,
     ),
-    Fault(
+    ServerFault(
         id="I08",
         group="i",
         summary="errors are HTML pages with 502",
@@ -144,7 +146,7 @@ FAULTS = (
         areas=("errors",),
         on_error=_html_502,
     ),
-    Fault(
+    ServerFault(
         id="I09",
         group="i",
         summary="a bad nested schema gives 500",
@@ -152,7 +154,7 @@ FAULTS = (
         areas=("errors", "tools"),
         on_error=_nested_schema_500,
     ),
-    Fault(
+    ServerFault(
         id="I10",
         group="i",
         summary="a request with logprobs is never answered",
@@ -160,7 +162,7 @@ FAULTS = (
         areas=("errors", "decoding"),
         on_body=_hangs_with_logprobs,
     ),
-    Fault(
+    ServerFault(
         id="I11",
         group="i",
         summary="slow non-stream answers become 504",
@@ -168,7 +170,7 @@ FAULTS = (
         areas=("errors", "availability"),
         on_reply=_gateway_timeout,
     ),
-    Fault(
+    ServerFault(
         id="I12",
         group="i",
         summary="half of the streams are cut inside arguments",

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from kvv.mockserver.content.compose import Draft, PlannedCall
-from kvv.mockserver.faults.model import Fault, Turn
+from kvv.mockserver.faults.model import ServerFault, Turn
 
 _BUSY = 4
 _FULL_DRIFT = 40  # requests until every call is damaged
@@ -60,7 +60,7 @@ def _junk_after_first(_turn: Turn, draft: Draft, index: int) -> Draft:
 
 
 FAULTS = (
-    Fault(
+    ServerFault(
         id="J04",
         group="j",
         summary="with more than four requests in flight a JSON key is damaged",
@@ -69,7 +69,7 @@ FAULTS = (
         areas=("degradation", "response-format"),
         on_draft=_swapped_key,
     ),
-    Fault(
+    ServerFault(
         id="J06",
         group="j",
         summary="a greedy answer changes with each cache hit",
@@ -77,7 +77,7 @@ FAULTS = (
         areas=("degradation",),
         on_draft=_cache_changes_answer,
     ),
-    Fault(
+    ServerFault(
         id="J08",
         group="j",
         summary="half of the answers loop their last sentence",
@@ -85,7 +85,7 @@ FAULTS = (
         areas=("degradation",),
         on_draft=_looping,
     ),
-    Fault(
+    ServerFault(
         id="J10",
         group="j",
         summary="half of the calls are damaged",
@@ -93,7 +93,7 @@ FAULTS = (
         areas=("degradation", "tools"),
         on_draft=_half_damaged,
     ),
-    Fault(
+    ServerFault(
         id="J11",
         group="j",
         summary="calls are damaged ever more often with the requests served",
@@ -101,7 +101,7 @@ FAULTS = (
         areas=("degradation", "tools"),
         on_draft=_drifting,
     ),
-    Fault(
+    ServerFault(
         id="J12",
         group="j",
         summary="every answer is junk",
@@ -110,7 +110,7 @@ FAULTS = (
         on_draft=_junk,
         on_right=_never_right,
     ),
-    Fault(
+    ServerFault(
         id="J13",
         group="j",
         summary="choices after the first are repeated characters",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvv.mockserver.config import JsonObject
-from kvv.mockserver.content.completion import Call, Choice
+from kvv.mockserver.content.completion import Call, DraftChoice
 from kvv.mockserver.content.compose import Draft
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.faults.edits import (
@@ -22,7 +22,7 @@ from kvv.mockserver.faults.edits import (
     with_arguments,
     with_content,
 )
-from kvv.mockserver.faults.model import Area, Fault, Frames, Mode, Turn
+from kvv.mockserver.faults.model import Area, Frames, Mode, ServerFault, Turn
 from kvv.mockserver.validation.request import ChatRequest, Message
 
 _LATE_TEXT = "data:image/"
@@ -32,13 +32,13 @@ _MARKS = ("<|im_start|>", "<image>", "{{ ")
 # --- reasoning, stops, text ---------------------------------------------------------------------------------------
 
 
-def _cut_reasoning_as_content(_turn: Turn, choice: Choice) -> Choice:
+def _cut_reasoning_as_content(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     if choice.finish != "length" or choice.content or choice.calls:
         return choice
     return replace(choice, content=choice.reasoning, reasoning=())
 
 
-def _forced_without_thoughts(turn: Turn, choice: Choice) -> Choice:
+def _forced_without_thoughts(turn: Turn, choice: DraftChoice) -> DraftChoice:
     forced = turn.request is not None and turn.request.tool_choice in ("required", "named")
     return replace(choice, reasoning=()) if forced else choice
 
@@ -51,11 +51,11 @@ def _half_a_stop(turn: Turn, draft: Draft, _index: int) -> Draft:
     return draft
 
 
-def _fragment_at_the_end(_turn: Turn, choice: Choice) -> Choice:
+def _fragment_at_the_end(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     return choice if choice.calls or not choice.content else with_content(choice, f"{choice.text}<|")
 
 
-def _lines_before(_turn: Turn, choice: Choice) -> Choice:
+def _lines_before(_turn: Turn, choice: DraftChoice) -> DraftChoice:
     return choice if choice.calls or not choice.content else with_content(choice, f"\n\n{choice.text}")
 
 
@@ -75,7 +75,7 @@ def _one_piece(_turn: Turn, frames: Frames) -> Frames:
 # --- arguments ----------------------------------------------------------------------------------------------------
 
 
-def _each_text(edit: Callable[[str], Any]) -> Callable[[Turn, tuple[Choice, ...]], tuple[Choice, ...]]:
+def _each_text(edit: Callable[[str], Any]) -> Callable[[Turn, tuple[DraftChoice, ...]], tuple[DraftChoice, ...]]:
     """Every text among the arguments of every call, edited."""
 
     def walk(value: Any) -> Any:
@@ -273,11 +273,11 @@ def _in_message(edit: Callable[[Entries, JsonObject], None]) -> Callable[[Turn, 
     return hook
 
 
-def _fault(id: str, summary: str, *areas: Area, mode: Mode = "both", **hooks: Any) -> Fault:
-    return Fault(id=id, group="k", summary=summary, mode=mode, areas=areas, **hooks)
+def _fault(id: str, summary: str, *areas: Area, mode: Mode = "both", **hooks: Any) -> ServerFault:
+    return ServerFault(id=id, group="k", summary=summary, mode=mode, areas=areas, **hooks)
 
 
-def _logprobs(id: str, summary: str, edit: Callable[[Entries, JsonObject], None]) -> Fault:
+def _logprobs(id: str, summary: str, edit: Callable[[Entries, JsonObject], None]) -> ServerFault:
     return _fault(id, summary, "decoding", on_frames=_in_frames(edit), on_message=_in_message(edit))
 
 

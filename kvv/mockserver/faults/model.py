@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kvv.mockserver.config import JsonObject, ReferenceConfig
-from kvv.mockserver.content.completion import Choice, Usage
+from kvv.mockserver.config import JsonObject, MockConfig
+from kvv.mockserver.content.completion import DraftChoice, Usage
 from kvv.mockserver.content.compose import Draft
 from kvv.mockserver.content.prompt import Rendering
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.validation.request import ChatRequest
-from kvv.mockserver.variant import Variant
+from kvv.mockserver.variant import ModelVariant
 from kvv.mockserver.wire import HttpReply
 
 Mode = Literal["stream", "nonstream", "both"]
@@ -40,7 +40,7 @@ Area = Literal[
     "latency",
 ]
 Frames = Iterator[JsonObject]
-Choices = tuple[Choice, ...]
+Choices = tuple[DraftChoice, ...]
 
 
 class Respond(Exception):
@@ -59,8 +59,8 @@ class Turn:
     ``client`` names the connection.
     """
 
-    config: ReferenceConfig
-    variant: Variant
+    config: MockConfig
+    variant: ModelVariant
     ordinal: int
     active: int
     body: JsonObject
@@ -101,7 +101,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class ServerFault:
     """One fault of the catalogue (or a quirk). ``areas`` names where a verifier should see it, the likeliest first.
 
     ``dwell_s`` keeps every request in flight for at least this long (seconds), for faults that need neighbours: answers

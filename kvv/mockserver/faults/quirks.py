@@ -7,7 +7,7 @@ from dataclasses import replace
 from kvv.mockserver.config import JsonObject
 from kvv.mockserver.errors import ApiError, error_body
 from kvv.mockserver.faults.edits import delta, each_frame, map_parts, reasoning_key, tool_delta
-from kvv.mockserver.faults.model import Area, Fault, Frames, Respond, Turn
+from kvv.mockserver.faults.model import Area, Frames, Respond, ServerFault, Turn
 from kvv.mockserver.wire import HttpReply, Part, Wait, json_reply, with_header
 
 SLOW_FIRST_TOKEN_S = 1.0
@@ -157,7 +157,7 @@ _BUSY_503 = ApiError("overloaded, try again", status=503, kind="engine_overloade
 _NONE: tuple[Area, ...] = ()
 
 QUIRKS = (
-    Fault(
+    ServerFault(
         id="quirk:comments",
         group="quirk",
         summary="comments between the events",
@@ -165,8 +165,8 @@ QUIRKS = (
         areas=_NONE,
         on_reply=_comments,
     ),
-    Fault(id="quirk:crlf", group="quirk", summary="CRLF line ends", mode="stream", areas=_NONE, on_reply=_crlf),
-    Fault(
+    ServerFault(id="quirk:crlf", group="quirk", summary="CRLF line ends", mode="stream", areas=_NONE, on_reply=_crlf),
+    ServerFault(
         id="quirk:split",
         group="quirk",
         summary="writes end in the middle of events",
@@ -174,7 +174,7 @@ QUIRKS = (
         areas=_NONE,
         on_reply=_split,
     ),
-    Fault(
+    ServerFault(
         id="quirk:merged",
         group="quirk",
         summary="several events in one write",
@@ -182,7 +182,7 @@ QUIRKS = (
         areas=_NONE,
         on_reply=_merged,
     ),
-    Fault(
+    ServerFault(
         id="quirk:null-deltas",
         group="quirk",
         summary="absent delta fields are null",
@@ -190,7 +190,7 @@ QUIRKS = (
         areas=_NONE,
         on_frames=each_frame(_null_deltas),
     ),
-    Fault(
+    ServerFault(
         id="quirk:extra-fields",
         group="quirk",
         summary="unknown fields at every level",
@@ -199,7 +199,7 @@ QUIRKS = (
         on_frames=each_frame(_extra_in_frame),
         on_message=_extra_in_message,
     ),
-    Fault(
+    ServerFault(
         id="quirk:whole-arguments",
         group="quirk",
         summary="a call comes whole in one chunk",
@@ -207,7 +207,7 @@ QUIRKS = (
         areas=_NONE,
         on_frames=_whole_arguments,
     ),
-    Fault(
+    ServerFault(
         id="quirk:rate-limit-1in5",
         group="quirk",
         summary="every fifth request gets 429",
@@ -215,7 +215,7 @@ QUIRKS = (
         areas=_NONE,
         on_body=_one_in(5, _BUSY_429),
     ),
-    Fault(
+    ServerFault(
         id="quirk:unavailable-1in7",
         group="quirk",
         summary="every seventh request gets 503",
@@ -223,7 +223,7 @@ QUIRKS = (
         areas=_NONE,
         on_body=_one_in(7, _BUSY_503),
     ),
-    Fault(
+    ServerFault(
         id="quirk:slow-first-token",
         group="quirk",
         summary="one second before the first token",
@@ -231,8 +231,8 @@ QUIRKS = (
         areas=_NONE,
         on_reply=_slow_first_token,
     ),
-    Fault(id="quirk:gzip", group="quirk", summary="compressed answers", mode="both", areas=_NONE, on_reply=_gzip),
-    Fault(
+    ServerFault(id="quirk:gzip", group="quirk", summary="compressed answers", mode="both", areas=_NONE, on_reply=_gzip),
+    ServerFault(
         id="quirk:close-each",
         group="quirk",
         summary="the connection closes after each answer",
@@ -240,7 +240,7 @@ QUIRKS = (
         areas=_NONE,
         on_reply=_close_each,
     ),
-    Fault(
+    ServerFault(
         id="quirk:close-100",
         group="quirk",
         summary="a connection closes after 100 answers",
@@ -248,7 +248,7 @@ QUIRKS = (
         areas=_NONE,
         on_reply=_close_100,
     ),
-    Fault(
+    ServerFault(
         id="quirk:flat-error",
         group="quirk",
         summary="error fields without the outer error object",
@@ -256,7 +256,7 @@ QUIRKS = (
         areas=_NONE,
         on_error=_flat_error,
     ),
-    Fault(
+    ServerFault(
         id="quirk:reasoning-field",
         group="quirk",
         summary="reasoning instead of reasoning_content",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kvv.mockserver.faults.model import Fault, Turn
+from kvv.mockserver.faults.model import ServerFault, Turn
 
 _ONE_IN = re.compile(r"1in([1-9]\d{0,5})")
 _FLAGS = ("stream", "nonstream", "tools", "turn2")
@@ -20,7 +20,7 @@ _FLAGS = ("stream", "nonstream", "tools", "turn2")
 class Selected:
     """A fault with its variations; ``one_in`` is 1 when it acts on every request."""
 
-    fault: Fault
+    fault: ServerFault
     flags: frozenset[str] = frozenset()
     one_in: int = 1
 
@@ -43,12 +43,12 @@ class Selected:
         return int.from_bytes(digest[:4], "big") % self.one_in
 
 
-def select(wanted: tuple[str, ...], known: Mapping[str, Fault]) -> tuple[Selected, ...]:
+def select(wanted: tuple[str, ...], known: Mapping[str, ServerFault]) -> tuple[Selected, ...]:
     """The selection for these ids; raises ValueError for an unknown id or variation."""
     return tuple(_select(entry, known) for entry in wanted)
 
 
-def _select(entry: str, known: Mapping[str, Fault]) -> Selected:
+def _select(entry: str, known: Mapping[str, ServerFault]) -> Selected:
     prefix, rest = ("quirk:", entry[6:]) if entry.startswith("quirk:") else ("", entry)
     name, _, variations = rest.partition(":")
     fault = known.get(prefix + name)

@@ -12,7 +12,7 @@ from kvv.mockserver.validation.messages import read_messages
 from kvv.mockserver.validation.request import ChatRequest
 from kvv.mockserver.validation.thinking import read_thinking
 from kvv.mockserver.validation.tools import read_response_format, read_tool_choice, read_tools
-from kvv.mockserver.variant import Variant
+from kvv.mockserver.variant import ModelVariant
 
 MAX_TOKENS_CEILING = 1_048_576
 # K3 fixes its sampling. Public KVV wants 0 and 0.6 accepted, the hosted API only 1: all three are accepted here.
@@ -32,7 +32,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-def read_request(body: Any, *, model: str, variant: Variant) -> ChatRequest:
+def read_request(body: Any, *, model: str, variant: ModelVariant) -> ChatRequest:
     """The validated request of a parsed JSON body; raises ApiError."""
     if not isinstance(body, dict):
         raise ApiError("the body must be a JSON object", reason="json")
@@ -53,7 +53,7 @@ def read_request(body: Any, *, model: str, variant: Variant) -> ChatRequest:
         raise ApiError("the request nests too deeply", reason="json") from None
 
 
-def _read(body: JsonObject, model: str, variant: Variant) -> ChatRequest:
+def _read(body: JsonObject, model: str, variant: ModelVariant) -> ChatRequest:
     tools = read_tools(body.get("tools"), param="tools", variant=variant)
     messages = read_messages(body.get("messages"), variant=variant, taken={tool.name for tool in tools})
     request_tools = (*tools, *(tool for message in messages for tool in message.tools or ()))
@@ -134,7 +134,7 @@ def _integer(body: JsonObject, name: str, low: int | None, high: int | None) -> 
     return int(value)
 
 
-def _sampling(body: JsonObject, name: str, variant: Variant) -> float | None:
+def _sampling(body: JsonObject, name: str, variant: ModelVariant) -> float | None:
     value = body.get(name)
     if value is None:
         return None
@@ -153,7 +153,7 @@ def _sampling(body: JsonObject, name: str, variant: Variant) -> float | None:
     return float(value)
 
 
-def _choices(body: JsonObject, variant: Variant) -> int:
+def _choices(body: JsonObject, variant: ModelVariant) -> int:
     n = _integer(body, "n", 1, None)
     if n is not None and n > variant.max_choices:
         raise ApiError(f"n must be at most {variant.max_choices}", param="n")
@@ -167,7 +167,7 @@ def _token_limit(body: JsonObject) -> int | None:
     return old if new is None else new
 
 
-def _stop(body: JsonObject, variant: Variant) -> tuple[str, ...]:
+def _stop(body: JsonObject, variant: ModelVariant) -> tuple[str, ...]:
     value = body.get("stop")
     if value is None:
         return ()

@@ -8,7 +8,7 @@ from kvv.mockserver.errors import ApiError
 from kvv.mockserver.validation.images import Image, image_from_url
 from kvv.mockserver.validation.request import Message, PastCall, Role
 from kvv.mockserver.validation.tools import read_tools
-from kvv.mockserver.variant import Variant
+from kvv.mockserver.variant import ModelVariant
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -23,7 +23,7 @@ def _bad(message: str, at: int) -> ApiError:
     return ApiError(f"messages[{at}]: {message}", param="messages")
 
 
-def read_messages(value: Any, *, variant: Variant, taken: set[str]) -> tuple[Message, ...]:
+def read_messages(value: Any, *, variant: ModelVariant, taken: set[str]) -> tuple[Message, ...]:
     """The validated messages. ``taken`` holds the names of the global tools, which dynamic ones must not repeat."""
     if not isinstance(value, list) or not value:
         raise ApiError("messages must be a list that is not empty", param="messages")
@@ -36,7 +36,7 @@ def read_messages(value: Any, *, variant: Variant, taken: set[str]) -> tuple[Mes
     return tuple(messages)
 
 
-def _read_message(entry: Any, at: int, variant: Variant, names: set[str]) -> Message:
+def _read_message(entry: Any, at: int, variant: ModelVariant, names: set[str]) -> Message:
     if not isinstance(entry, dict):
         raise _bad("must be an object", at)
     role = _ROLES.get(entry["role"]) if isinstance(entry.get("role"), str) else None
@@ -57,7 +57,7 @@ def _read_message(entry: Any, at: int, variant: Variant, names: set[str]) -> Mes
     return _assistant(entry, at)
 
 
-def _dynamic(entry: JsonObject, at: int, role: Role, variant: Variant, names: set[str]) -> Message:
+def _dynamic(entry: JsonObject, at: int, role: Role, variant: ModelVariant, names: set[str]) -> Message:
     if role != "system":
         raise _bad("only a system message may declare tools", at)
     if entry.get("content") not in (None, "", []):

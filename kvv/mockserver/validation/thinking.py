@@ -5,7 +5,7 @@ from typing import Any
 from kvv.mockserver.config import JsonObject
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.validation.request import Effort
-from kvv.mockserver.variant import Variant
+from kvv.mockserver.variant import ModelVariant
 
 # Efforts that other APIs know are mapped to the nearest; any other name is ignored, as on the hosted API.
 _EFFORTS: dict[str, Effort] = {
@@ -18,7 +18,7 @@ _EFFORTS: dict[str, Effort] = {
 }
 
 
-def read_thinking(body: JsonObject, *, variant: Variant) -> tuple[bool, Effort | None]:
+def read_thinking(body: JsonObject, *, variant: ModelVariant) -> tuple[bool, Effort | None]:
     """Whether the model thinks, and how hard. ``thinking.effort`` wins over ``reasoning_effort``; switched off, effort
     is None.
     """

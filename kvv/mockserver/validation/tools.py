@@ -9,7 +9,7 @@ from kvv.mockserver.config import JsonObject
 from kvv.mockserver.errors import ApiError
 from kvv.mockserver.validation.request import ChoiceMode, ResponseFormat, Tool
 from kvv.mockserver.validation.schema_check import check_mfjs, check_schema
-from kvv.mockserver.variant import Variant
+from kvv.mockserver.variant import ModelVariant
 
 # A dynamic tool's name has 1 to 256 characters and no leading digit (KVV). For top-level tools the platform's documents
 # name the same alphabet; a leading digit and dots are let through there, since nothing public refuses them.
@@ -19,7 +19,7 @@ MAX_TOOLS = 128
 
 
 def read_tools(
-    value: Any, *, param: str, variant: Variant, taken: Iterable[str] = (), dynamic: bool = False
+    value: Any, *, param: str, variant: ModelVariant, taken: Iterable[str] = (), dynamic: bool = False
 ) -> tuple[Tool, ...]:
     """The declared tools of one place. ``taken`` are names declared elsewhere, which must not come again."""
     if value is None:
@@ -40,7 +40,7 @@ def read_tools(
     return tuple(tools)
 
 
-def _read_tool(entry: Any, param: str, variant: Variant, dynamic: bool) -> Tool:
+def _read_tool(entry: Any, param: str, variant: ModelVariant, dynamic: bool) -> Tool:
     if not isinstance(entry, dict):
         raise ApiError(f"a tool in {param} must be an object", param=param)
     if entry.get("type") != "function":
@@ -73,7 +73,7 @@ def _strict(holder: JsonObject, label: str, param: str, *, default: bool) -> boo
     return default if value is None else value
 
 
-def read_tool_choice(value: Any, *, tools: tuple[Tool, ...], variant: Variant) -> tuple[ChoiceMode, str | None]:
+def read_tool_choice(value: Any, *, tools: tuple[Tool, ...], variant: ModelVariant) -> tuple[ChoiceMode, str | None]:
     """The mode and, for a named choice, the function. ``tools`` are all callable ones: dynamic tools count (contract.md
     2.3).
 
@@ -95,7 +95,7 @@ def read_tool_choice(value: Any, *, tools: tuple[Tool, ...], variant: Variant) -
     raise ApiError("tool_choice must be auto, none, required or a function", param="tool_choice")
 
 
-def read_response_format(value: Any, *, variant: Variant) -> ResponseFormat:
+def read_response_format(value: Any, *, variant: ModelVariant) -> ResponseFormat:
     """The response format; for json_schema a name and an object schema are required and strict defaults to true."""
     if value is None:
         return ResponseFormat()
@@ -111,7 +111,7 @@ def read_response_format(value: Any, *, variant: Variant) -> ResponseFormat:
     raise ApiError("response_format.type must be text, json_object or json_schema", param="response_format")
 
 
-def _read_json_schema(value: Any, variant: Variant) -> ResponseFormat:
+def _read_json_schema(value: Any, variant: ModelVariant) -> ResponseFormat:
     param = "response_format.json_schema"
     if not isinstance(value, dict):
         raise ApiError(f"{param} must be an object", param=param, reason="schema")

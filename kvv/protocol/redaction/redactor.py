@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
-from kvv.protocol.redaction.secret_forms import ESCAPED_LENGTH, base64_cores, forms, hints, mixed, unescaped
+from kvv.protocol.redaction.secret_forms import ESCAPED_LENGTH, base64_cores, escaped_pattern, forms, hints, unescape
 
 MARK = "[redacted]"
 
@@ -90,12 +90,14 @@ class Redactor:
             short = len(secret) < SHORT
             written = sorted(forms(secret), key=len, reverse=True)
             needles.update(form[:PIECE] for form in written)
-            ways = [*map(re.escape, written), mixed(secret)]
+            ways = [*map(re.escape, written), escaped_pattern(secret)]
             patterns += [rb"(?<![A-Za-z0-9_-])" + way + rb"(?![A-Za-z0-9_-])" if short else way for way in ways]
             cores = set() if short else base64_cores(secret)
             needles.update(cores, (core.replace(b"/", b"\\/") for core in cores))
             # the characters beside a core hold the secret's outer bits; bounded, so that no long run costs square time
-            patterns += [rb"[A-Za-z0-9+/_-]{0,3}" + mixed(core.decode()) + rb"[A-Za-z0-9+/_-]{0,3}=*" for core in cores]
+            patterns += [
+                rb"[A-Za-z0-9+/_-]{0,3}" + escaped_pattern(core.decode()) + rb"[A-Za-z0-9+/_-]{0,3}=*" for core in cores
+            ]
             escaped += [
                 *secret[:PIECE],
                 *(character for core in cores for character in core.decode() if not character.isalnum()),
@@ -133,7 +135,7 @@ class Redactor:
         """
         for sign, pattern in self._hints:
             if sign in data and pattern.search(data):
-                text = unescaped(data)
+                text = unescape(data)
                 return any(needle in text for needle in self._needles)
         return False
 

@@ -19,7 +19,7 @@ _ESCAPE = re.compile(
 )
 
 
-def unescaped(data: bytes) -> bytes:
+def unescape(data: bytes) -> bytes:
     """The data with every escaped ASCII character as itself: what a search for the plain secret finds however it was
     mixed.
     """
@@ -50,7 +50,7 @@ def hints(characters: Iterable[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], .
     )
 
 
-def mixed(text: str) -> bytes:
+def escaped_pattern(text: str) -> bytes:
     """A pattern for the text with each of its characters plain or escaped in any of the ways, backslashes doubled as
     often as they may be.
 

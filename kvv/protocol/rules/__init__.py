@@ -31,7 +31,7 @@ from kvv.protocol.rules import (
 )
 from kvv.protocol.rules.asked import Asked
 from kvv.protocol.rules.base import Promises, RuleInfo, Sink, levels_of
-from kvv.protocol.rules.track import ChoiceTrack, Context, TextSlot
+from kvv.protocol.rules.track import ChoiceTrack, RuleContext, TextSlot
 from kvv.protocol.sse import EventStream
 
 __all__ = ["RULES", "RuleInfo", "Rules", "rules_for"]
@@ -44,7 +44,7 @@ RULES: Mapping[str, RuleInfo] = MappingProxyType({rule.id: rule for rule in _ALL
 
 def rules_for(profile: Profile, request: Request, *, moonshot_stream: bool = False) -> Rules:
     """The fold for one exchange. ``moonshot_stream``: the policy that makes every P0 rule a must."""
-    return Rules(Context(profile, Asked(request), Sink(_levels(_Same(profile), moonshot_stream))))
+    return Rules(RuleContext(profile, Asked(request), Sink(_levels(_Same(profile), moonshot_stream))))
 
 
 class _Same:
@@ -95,11 +95,11 @@ class Rules:
         "_usages",
     )
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         self._streams = streams.Streams(context)
-        self._envelope = chunks.Envelope(context)
+        self._envelope = chunks.EnvelopeRule(context)
         self._deltas = deltas.Deltas(context)
         self._tools = tools.Tools(context)
         self._finishes = finishes.Finishes(context)

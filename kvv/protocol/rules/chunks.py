@@ -8,7 +8,7 @@ from typing import Any
 from kvv.core import Area, Frame, Level, Observation
 from kvv.protocol.decode import MAX_CHOICES
 from kvv.protocol.rules.base import BREAKS, DIFFERS, OPENAI, OPENAI_STREAM, RuleInfo, Scope, kind_of, stream_rule
-from kvv.protocol.rules.track import ChoiceTrack, Context
+from kvv.protocol.rules.track import ChoiceTrack, RuleContext
 
 _rule = partial(RuleInfo, area=Area.STREAMING, kind=BREAKS, section="chunk envelope")
 MUST, SHOULD = Level.MUST, Level.SHOULD
@@ -140,10 +140,10 @@ _FILTER_KEYS = ("prompt_filter_results", "prompt_annotations")
 _CHOICE_FILTER_KEYS = ("content_filter_results", "content_filter_offsets", "content_filter_result")
 
 
-class Envelope:
+class EnvelopeRule:
     __slots__ = ("_context", "_created", "_id", "_model", "_object", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         self._id: object = None

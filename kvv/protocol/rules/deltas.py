@@ -8,7 +8,7 @@ from typing import Any
 from kvv.core import Area, Frame, Level
 from kvv.protocol.decode import REASONING_FIELDS
 from kvv.protocol.rules.base import BREAKS, DIFFERS, OPENAI, OPENAI_STREAM, RuleInfo, Scope, kind_of, stream_rule
-from kvv.protocol.rules.track import ChoiceTrack, Context
+from kvv.protocol.rules.track import ChoiceTrack, RuleContext
 
 _rule = partial(RuleInfo, area=Area.STREAMING, kind=BREAKS, section="deltas")
 _kimi = partial(
@@ -128,7 +128,7 @@ _NULLABLE = ("content", "role", "tool_calls", *REASONING_FIELDS)
 class Deltas:
     __slots__ = ("_asked", "_fields", "_kimi", "_null", "_phases", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         sink = self._sink = context.sink
         self._asked = context.asked
         self._fields = context.profile.thinking.fields

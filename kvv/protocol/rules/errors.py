@@ -6,7 +6,7 @@ from functools import partial
 
 from kvv.core import Area, ErrorBody, Frame, Level, Observation, Shape
 from kvv.protocol.rules.base import BREAKS, DIFFERS, OPENAI, RuleInfo, Scope, stream_rule
-from kvv.protocol.rules.track import Context
+from kvv.protocol.rules.track import RuleContext
 
 _rule = partial(RuleInfo, area=Area.ERRORS, kind=BREAKS, section="errors")
 _SHAPE = "{error: {message, type}}"
@@ -61,7 +61,7 @@ _REFUSALS = frozenset({400, 404, 422, 429})
 class Errors:
     __slots__ = ("_context", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
 

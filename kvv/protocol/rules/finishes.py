@@ -6,7 +6,7 @@ from functools import partial
 
 from kvv.core import Area, Frame, Level, Observation
 from kvv.protocol.rules.base import BREAKS, DIFFERS, KVV, OPENAI, OPENAI_STREAM, RuleInfo, kind_of, stream_rule
-from kvv.protocol.rules.track import ChoiceTrack, Context
+from kvv.protocol.rules.track import ChoiceTrack, RuleContext
 
 _rule = partial(RuleInfo, area=Area.STREAMING, kind=BREAKS, section="finish")
 MUST, SHOULD = Level.MUST, Level.SHOULD
@@ -97,7 +97,7 @@ _LEGACY = "function_call"
 class Finishes:
     __slots__ = ("_context", "_extended", "_known", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         wire = context.profile.wire

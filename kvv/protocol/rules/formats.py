@@ -7,7 +7,7 @@ from functools import partial
 from kvv.core import Area, Level, Observation
 from kvv.protocol.json_text import Lenient, Unparsed, parse
 from kvv.protocol.rules.base import BREAKS, OPENAI, RuleInfo, Scope
-from kvv.protocol.rules.track import Context
+from kvv.protocol.rules.track import RuleContext
 
 _rule = partial(RuleInfo, area=Area.RESPONSE_FORMAT, kind=BREAKS, section="response format")
 RULES = (
@@ -27,7 +27,7 @@ RULES = (
 class Formats:
     __slots__ = ("_context", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
 

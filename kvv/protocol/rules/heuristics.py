@@ -7,7 +7,7 @@ from functools import partial
 
 from kvv.core import Area, Choice, Level, Observation
 from kvv.protocol.rules.base import DIFFERS, OWN, RuleInfo
-from kvv.protocol.rules.track import ChoiceTrack, Context
+from kvv.protocol.rules.track import ChoiceTrack, RuleContext
 
 _rule = partial(RuleInfo, area=Area.DEGRADATION, level=Level.SHOULD, kind=DIFFERS, section="heuristics", source=OWN)
 RULES = (
@@ -69,7 +69,7 @@ _MIXED = re.compile(r"[A-Za-z]{2}[\u4e00-\u9fff]{1,3}[A-Za-z]{2}")
 class Heuristics:
     __slots__ = ("_context", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from kvv.core import Area, Level, Observation
 from kvv.protocol.rules.base import DIFFERS, RuleInfo, Scope, stream_rule
-from kvv.protocol.rules.track import Context
+from kvv.protocol.rules.track import RuleContext
 
 _rule = partial(RuleInfo, area=Area.STREAMING, level=Level.SHOULD, kind=DIFFERS, section="ids")
 RULES = (
@@ -24,7 +24,7 @@ RULES = (
 class Ids:
     __slots__ = ("_context",)
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
 
     def finish(self, observation: Observation, complete: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvv.core import Area, Frame, Level, Observation
 from kvv.protocol.rules.base import BREAKS, DIFFERS, OPENAI, RuleInfo, Scope, kind_of, stream_rule
-from kvv.protocol.rules.track import ChoiceTrack, Context
+from kvv.protocol.rules.track import ChoiceTrack, RuleContext
 
 _rule = partial(RuleInfo, area=Area.DECODING, kind=BREAKS, section="logprobs")
 RULES = (
@@ -55,7 +55,7 @@ _ROUNDING = 1e-3
 class Logprobs:
     __slots__ = ("_bare", "_bare_frame", "_context", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         self._bare = 0

@@ -17,7 +17,7 @@ from kvv.protocol.rules.base import (
     excerpt_of,
     stream_rule,
 )
-from kvv.protocol.rules.track import Context
+from kvv.protocol.rules.track import RuleContext
 from kvv.protocol.sse import EventStream
 
 _rule = partial(RuleInfo, area=Area.STREAMING, kind=BREAKS, section="event stream")
@@ -120,7 +120,7 @@ RULES = (
 class Streams:
     __slots__ = ("_content_type", "_context", "_events", "_headed", "_mislabelled", "_sink", "_unparsed")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         self._content_type = ""

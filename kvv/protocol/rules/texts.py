@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 
 from kvv.core import Area, Frame, Level, Observation
 from kvv.protocol.rules.base import BREAKS, KVV, RFC8259, RuleInfo, stream_rule
-from kvv.protocol.rules.track import Context, TextSlot
+from kvv.protocol.rules.track import RuleContext, TextSlot
 
 _rule = partial(RuleInfo, kind=BREAKS, section="text")
 MUST, SHOULD = Level.MUST, Level.SHOULD
@@ -147,7 +147,7 @@ class _Batch:
 class Texts:
     __slots__ = ("_broken", "_context", "_markers", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         markers = context.profile.markers

@@ -22,7 +22,7 @@ from kvv.protocol.rules.base import (
     kind_of,
     stream_rule,
 )
-from kvv.protocol.rules.track import CallTrack, ChoiceTrack, Context
+from kvv.protocol.rules.track import CallTrack, ChoiceTrack, RuleContext
 
 _rule = partial(RuleInfo, area=Area.TOOLS, kind=BREAKS, section="tool calls")
 _choice = partial(RuleInfo, area=Area.TOOL_CHOICE, kind=BREAKS, section="tool calls")
@@ -227,7 +227,7 @@ _ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u([0-9a-fA-F]{4})")
 class Tools:
     __slots__ = ("_context", "_kimi", "_sink")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         self._kimi = context.sink.on("tools/arguments-key")

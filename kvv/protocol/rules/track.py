@@ -91,7 +91,7 @@ class ChoiceTrack:
         self.text_frames = 0
 
 
-class Context:
+class RuleContext:
     """One exchange as every section sees it."""
 
     __slots__ = (

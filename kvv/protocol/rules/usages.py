@@ -8,7 +8,7 @@ from typing import Any
 
 from kvv.core import Area, Frame, Level, Observation, UsageReport
 from kvv.protocol.rules.base import BREAKS, DIFFERS, KVV, OPENAI, OPENAI_STREAM, RuleInfo, Scope, kind_of, stream_rule
-from kvv.protocol.rules.track import Context
+from kvv.protocol.rules.track import RuleContext
 
 _rule = partial(RuleInfo, area=Area.USAGE, kind=BREAKS, section="usage")
 _kimi = partial(RuleInfo, area=Area.USAGE, level=Level.SHOULD, kind=DIFFERS, scope=Scope.KIMI_STREAM, section="usage")
@@ -153,7 +153,7 @@ _DETAILS = (("prompt_tokens_details", "cached_tokens"), ("completion_tokens_deta
 class Usages:
     __slots__ = ("_context", "_ended", "_frames", "_highest", "_kimi", "_sink", "_summaries")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RuleContext) -> None:
         self._context = context
         self._sink = context.sink
         self._kimi = context.sink.on("usage/details")

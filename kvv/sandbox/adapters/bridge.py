@@ -36,7 +36,7 @@ class _Raised:
     error: BaseException
 
 
-def played(work: Callable[[Perform], T]) -> Generator[Step, Reply, T]:
+def play_on_thread(work: Callable[[Perform], T]) -> Generator[Step, Reply, T]:
     """``work`` on a thread of its own, as a generator: steps out, replies in, its result in the end, or its exception.
 
     The thread computes only while the generator is asked for its next step, so that the same replies always lead to the

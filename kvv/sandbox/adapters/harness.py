@@ -21,9 +21,9 @@ from typing import Any
 from kvv.core import Command, Executed
 from kvv.sandbox.base import MIB, Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.container import INSTALL, LABEL, MACHINES, OWNER, owner, remove_labelled, sweep
-from kvv.sandbox.engine import Engine, EngineError, socket_path
+from kvv.sandbox.engine import ContainerEngine, EngineError, socket_path
 from kvv.sandbox.folder import RunFolder, remove
-from kvv.sandbox.process import Bounds, Launch, run
+from kvv.sandbox.process import Launch, ProcessBounds, run
 
 #: the tree's name in a step
 TREE = "harness"
@@ -50,7 +50,7 @@ def missing() -> str:
     if path is None:
         return f"{INSTALL} is not there"
     try:
-        Engine(path).call("GET", "/version", timeout_s=10)
+        ContainerEngine(path).call("GET", "/version", timeout_s=10)
     except EngineError as error:
         return str(error)
     return ""
@@ -65,7 +65,7 @@ class WithHarness(Sandbox):
         self._inner = inner
         self._run = uuid.uuid4().hex
         path = socket_path()
-        self._engine = Engine(path) if path else None
+        self._engine = ContainerEngine(path) if path else None
         self._folder = RunFolder(lambda: [str(path), f"{LABEL}={self._run}"] if path else [])
         self._slots = asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2))
         self._began = False
@@ -89,7 +89,7 @@ class WithHarness(Sandbox):
         except (EngineError, OSError) as error:
             raise SandboxError(str(error)) from error
 
-    def _harness(self, engine: Engine, workspace: Workspace) -> Session:
+    def _harness(self, engine: ContainerEngine, workspace: Workspace) -> Session:
         if not self._began:
             self._began = True
             sweep(engine)
@@ -106,7 +106,7 @@ class _Harness(Session):
     """``emulated`` is found when it runs."""
 
     def __init__(
-        self, engine: Engine, folder: Path, image: str, labels: Mapping[str, str], slots: asyncio.Semaphore
+        self, engine: ContainerEngine, folder: Path, image: str, labels: Mapping[str, str], slots: asyncio.Semaphore
     ) -> None:
         self._engine = engine
         self._folder = folder
@@ -138,7 +138,7 @@ class _Harness(Session):
                 argv=self._argv(alive, row, command),
                 options={"cwd": self._folder, "env": self._environment(), "pass_fds": (alive,)},
             )
-            bounds = Bounds(
+            bounds = ProcessBounds(
                 timeout_s=command.timeout_s + GRACE_S, output_limit=LOG, memory=MEMORY, disk=DISK, tree=self._folder
             )
             ended = await run(launch, bounds)

@@ -83,7 +83,7 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class AgentEnd:
     """``status`` is the agent's own word: Submitted, LimitsExceeded, TimeExceeded, RepeatedFormatError..."""
 
     status: str
@@ -91,7 +91,7 @@ class Ended:
     steps_used_up: bool
 
 
-def run(task: str, host: Host, *, text: bool, commits: bool, most_steps: int) -> Ended:
+def run(task: str, host: Host, *, text: bool, commits: bool, most_steps: int) -> AgentEnd:
     """The agent on one task until it ends. ``text``: fenced commands; ``commits``: the task ends with a commit, not
     with a printed patch.
 
@@ -106,7 +106,7 @@ def run(task: str, host: Host, *, text: bool, commits: bool, most_steps: int) ->
     agent = _module("minisweagent.agents.default").DefaultAgent(model, environment, **settings)
     end = agent.run(task)
     used_up = agent.n_calls >= settings["step_limit"]
-    return Ended(
+    return AgentEnd(
         status=str(end.get("exit_status") or ""), submission=str(end.get("submission") or ""), steps_used_up=used_up
     )
 

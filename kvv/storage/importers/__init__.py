@@ -12,11 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from kvv.core.plugins import IMPORTERS, registered
+from kvv.core.plugins import IMPORTERS, find_entry_points
 from kvv.core.usage_error import ConfigError
-from kvv.storage.importers.recorded import Imported, ImportFileError, ImportOptions, Record
+from kvv.storage.importers.recorded import Imported, ImportFileError, ImportOptions, RecordedSample
 
-__all__ = ["ImportFileError", "ImportOptions", "Imported", "Importer", "Record", "importer", "importer_ids"]
+__all__ = ["ImportFileError", "ImportOptions", "Imported", "Importer", "RecordedSample", "importer", "importer_ids"]
 
 #: reads a file of recorded results; ImportFileError names file and line, ConfigError an option
 Importer = Callable[[Path, ImportOptions], Imported]
@@ -43,7 +43,7 @@ def importer(tool: str) -> Importer:
 def plugged_importers() -> tuple[Mapping[str, Importer], list[str]]:
     """Other packages' importers by name, and one line for each that cannot be used."""
     found: dict[str, Importer] = {}
-    entries, broken = registered(IMPORTERS)
+    entries, broken = find_entry_points(IMPORTERS)
     for entry in entries:
         try:
             loaded = entry.load()

@@ -26,12 +26,12 @@ from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE
 from kvv.storage.importers.recorded import (
     Imported,
     ImportOptions,
-    Line,
     Lines,
-    Record,
-    answered,
+    RecordedLine,
+    RecordedSample,
     read_lines,
-    unanswered,
+    record_answer,
+    record_no_answer,
 )
 from kvv.suites.beam.scoring import ORDERING
 from kvv.suites.beam.suite import BeamSuite
@@ -107,8 +107,8 @@ def _name(key: Key) -> str:
     return f"chat {key[0]!r:.40}, {key[1]} {key[2]}"
 
 
-def _by_key(lines: Lines) -> dict[Key, Line]:
-    found: dict[Key, Line] = {}
+def _by_key(lines: Lines) -> dict[Key, RecordedLine]:
+    found: dict[Key, RecordedLine] = {}
     for line in lines.lines:
         chat, ability, index = (line.value.get(name) for name in ("chat_id", "question_type", "question_index"))
         if isinstance(chat, int) and not isinstance(chat, bool):
@@ -130,7 +130,7 @@ def _by_key(lines: Lines) -> dict[Key, Line]:
     return found
 
 
-def _dataset(lines: Lines, keyed: Mapping[Key, Line]) -> Dataset:
+def _dataset(lines: Lines, keyed: Mapping[Key, RecordedLine]) -> Dataset:
     """The questions as rows; the conversations are not in the files and are not needed."""
     rows: dict[str, dict[str, Any]] = {}
     for (chat, ability, index), line in keyed.items():
@@ -161,7 +161,7 @@ def _model(lines: Any) -> str:
     return names.most_common(1)[0][0] if names else "unknown"
 
 
-def _scored(lines: Lines, line: Line) -> _Scored:
+def _scored(lines: Lines, line: RecordedLine) -> _Scored:
     value = line.value
     score = next((value[name] for name in SCORE_FIELDS if value.get(name) is not None), None)
     if score is not None and not _number(score):
@@ -209,20 +209,20 @@ def _recorded(case: Case, answer: Mapping[str, Any], scored: _Scored | None) -> 
     return found
 
 
-def _record(case: Case, line: Line, profile: Profile) -> Record:
+def _record(case: Case, line: RecordedLine, profile: Profile) -> RecordedSample:
     request = BeamSuite().step(case, ()).requests[0]  # type: ignore[union-attr]  # the first step of a case is always an Ask
     value = line.value
     error = value.get("error")
     text = next((value[name] for name in ANSWER_FIELDS if isinstance(value.get(name), str)), None)
     if error or text is None:
         reason = RECORDED_FAILURE if error else MISSING_RESULT
-        return unanswered(case, request, reason=reason, detail=str(error or "the line has no answer")[:300])
+        return record_no_answer(case, request, reason=reason, detail=str(error or "the line has no answer")[:300])
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": text},
         "finish_reason": value.get("finish_reason") or "stop",
     }
-    return answered(
+    return record_answer(
         case,
         request,
         {"object": "chat.completion", "choices": [choice]},

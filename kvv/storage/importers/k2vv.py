@@ -26,13 +26,13 @@ from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE
 from kvv.storage.importers.recorded import (
     Imported,
     ImportOptions,
-    Line,
     Lines,
-    Record,
-    answered,
+    RecordedLine,
+    RecordedSample,
     no_scores,
     read_lines,
-    unanswered,
+    record_answer,
+    record_no_answer,
 )
 from kvv.suites.toolcall.k2vv import RowError, case_id, content, declared_tools
 from kvv.suites.toolcall.suite import ToolcallSuite
@@ -51,12 +51,12 @@ class _Row:
     index: int
     case: str
     sample: int
-    line: Line
+    line: RecordedLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    line: Line
+    line: RecordedLine
     index: int | None
 
     @property
@@ -146,7 +146,7 @@ def _rows(requests: Lines) -> list[_Row]:
     return numbered
 
 
-def _result(results: Lines, line: Line) -> _Result:
+def _result(results: Lines, line: RecordedLine) -> _Result:
     index = line.value.get("data_index")
     if index is not None and (isinstance(index, bool) or not isinstance(index, int)):
         raise results.error(line.number, "data_index is no integer")
@@ -336,9 +336,9 @@ def _model(rows: Sequence[_Row], joined: Mapping[tuple[str, int], _Hit]) -> str:
     return "unknown"
 
 
-def _record(suite: ToolcallSuite, case: Case, result: _Result | None, profile: Profile) -> Record:
+def _record(suite: ToolcallSuite, case: Case, result: _Result | None, profile: Profile) -> RecordedSample:
     if result is None:
-        return unanswered(
+        return record_no_answer(
             case, suite.request(case), reason=MISSING_RESULT, detail="the results have no line for this request"
         )
     recorded = result.value.get("request")
@@ -347,8 +347,8 @@ def _record(suite: ToolcallSuite, case: Case, result: _Result | None, profile: P
     request = replace(suite.request(case), body=body)
     started = result.value.get("last_run_at")
     if not result.succeeded:
-        return unanswered(case, request, reason=RECORDED_FAILURE, detail=_failure(result), started=started)
-    return answered(
+        return record_no_answer(case, request, reason=RECORDED_FAILURE, detail=_failure(result), started=started)
+    return record_answer(
         case,
         request,
         result.value["response"],

@@ -21,13 +21,13 @@ from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE
 from kvv.storage.importers.recorded import (
     Imported,
     ImportOptions,
-    Line,
     Lines,
-    Record,
-    answered,
+    RecordedLine,
+    RecordedSample,
     no_scores,
     read_lines,
-    unanswered,
+    record_answer,
+    record_no_answer,
 )
 from kvv.suites.mmmu_pro.prompts import RECORDED
 from kvv.suites.mmmu_pro.suite import MmmuProSuite, read_options
@@ -76,7 +76,7 @@ def import_mmmu_pro(path: Path, *, model: str | None = None, seed: int = 0) -> I
     )
 
 
-def _row(lines: Lines, line: Line) -> dict[str, Any]:
+def _row(lines: Lines, line: RecordedLine) -> dict[str, Any]:
     value = line.value
     for column in ("id", "answer"):
         if not isinstance(value.get(column), str) or not value[column]:
@@ -97,18 +97,18 @@ def _check_ids(lines: Lines, rows: Sequence[Mapping[str, Any]]) -> None:
             raise lines.error(line.number, f"id {row['id']!r:.60} stands in line {first} already")
 
 
-def _record(suite: MmmuProSuite, case: Case, line: Line, profile: Profile) -> Record:
+def _record(suite: MmmuProSuite, case: Case, line: RecordedLine, profile: Profile) -> RecordedSample:
     request, response = suite.request(case), line.value.get("response")
     if isinstance(response, str):
         message = {"role": "assistant", "content": response}
         body = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": None}]}
-        return answered(case, request, body, started=None, duration_ms=None, profile=profile, whole=False)
+        return record_answer(case, request, body, started=None, duration_ms=None, profile=profile, whole=False)
     if response is None:
-        return unanswered(case, request, reason=MISSING_RESULT, detail="the line has no response")
-    return unanswered(case, request, reason=RECORDED_FAILURE, detail=f"recorded as {str(response)!r:.200}")
+        return record_no_answer(case, request, reason=MISSING_RESULT, detail="the line has no response")
+    return record_no_answer(case, request, reason=RECORDED_FAILURE, detail=f"recorded as {str(response)!r:.200}")
 
 
-def _notes(lines: Lines, records: Sequence[Record]) -> list[str]:
+def _notes(lines: Lines, records: Sequence[RecordedSample]) -> list[str]:
     notes = [
         "the file holds no requests: the text shown as sent is the question with its options; instruction and pictures"
         " are not known"

@@ -32,7 +32,7 @@ from kvv.core import (
 )
 from kvv.core.usage_error import ConfigError
 from kvv.profiles.profile import Profile
-from kvv.protocol.reader import Limits, Reader
+from kvv.protocol.reader import ExchangeReader, ReadLimits
 from kvv.protocol.rules import rules_for
 
 #: bytes of one line; a recorded answer is far below it
@@ -62,7 +62,7 @@ def no_scores(options: ImportOptions) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class RecordedSample:
     """One recorded sample. Without an answer the exchange has a fault and the observation's deviations hold the
     reason.
     """
@@ -87,7 +87,7 @@ class Imported:
     suite: str
     cases: Sequence[Case]
     samples: Mapping[str, int]
-    records: Sequence[Record]
+    records: Sequence[RecordedSample]
     notes: Sequence[str]
     model: str
     dataset: Dataset
@@ -95,7 +95,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RecordedLine:
     """One JSON object of a file and its line number, from 1, blank lines counted."""
 
     number: int
@@ -107,7 +107,7 @@ class Lines:
     """A JSON Lines file."""
 
     path: Path
-    lines: Sequence[Line]
+    lines: Sequence[RecordedLine]
 
     def error(self, line: int, message: str) -> ImportFileError:
         return ImportFileError(f"{self.path}, line {line}: {message}")
@@ -115,12 +115,12 @@ class Lines:
 
 def read_lines(path: Path) -> Lines:
     """Read a JSON Lines file, gzipped or plain (told by its first bytes). ImportFileError for anything else."""
-    lines: list[Line] = []
+    lines: list[RecordedLine] = []
     try:
         with _open(path) as source:
             for number, raw in _raw_lines(path, source):
                 if raw.strip():
-                    lines.append(Line(number=number, value=_object(path, number, raw)))
+                    lines.append(RecordedLine(number=number, value=_object(path, number, raw)))
     except OSError as error:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
     except (EOFError, zlib.error):
@@ -161,7 +161,7 @@ def _object(path: Path, number: int, raw: bytes) -> Mapping[str, Any]:
     return value
 
 
-def answered(
+def record_answer(
     case: Case,
     request: Request,
     response: object,
@@ -170,18 +170,18 @@ def answered(
     duration_ms: object,
     profile: Profile,
     whole: bool,
-) -> Record:
+) -> RecordedSample:
     """A recorded response as the body of a 200. ``whole`` False: the recorder put it together from a stream, so its
     frame is not what the endpoint sent; it is dropped and no rule sees it."""
     identity = identity_of(case, request)
-    reader = Reader(
+    reader = ExchangeReader(
         identity=identity,
         attempt=1,
         request=request,
         started=_time(started),
         rules=rules_for(profile, request) if whole else None,
         keep_frames=whole,
-        limits=Limits(body_bytes=LINE_LIMIT, event_bytes=LINE_LIMIT, kept_frames_bytes=LINE_LIMIT),
+        limits=ReadLimits(body_bytes=LINE_LIMIT, event_bytes=LINE_LIMIT, kept_frames_bytes=LINE_LIMIT),
         redact=None,
     )
     total_ms = _milliseconds(duration_ms)
@@ -190,7 +190,7 @@ def answered(
     received = reader.finish(fault=None, total_ms=total_ms)
     # the first byte came we do not know when
     exchange = replace(received.exchange, timing=Timing(total_ms=total_ms))
-    return Record(
+    return RecordedSample(
         case=case.id,
         sample=case.sample,
         request=request,
@@ -200,7 +200,9 @@ def answered(
     )
 
 
-def unanswered(case: Case, request: Request, *, reason: str, detail: str, started: object = None) -> Record:
+def record_no_answer(
+    case: Case, request: Request, *, reason: str, detail: str, started: object = None
+) -> RecordedSample:
     """A sample without a recorded answer: inconclusive, with ``reason`` in the observation's deviations."""
     exchange = Exchange(
         identity=identity_of(case, request),
@@ -211,7 +213,7 @@ def unanswered(case: Case, request: Request, *, reason: str, detail: str, starte
         fault=Fault(kind=FaultKind.CANCELLED, detail=detail[:300]),
     )
     observation = Observation(shape=Shape.NONE, deviations=(reason,))
-    return Record(case=case.id, sample=case.sample, request=request, exchange=exchange, observation=observation)
+    return RecordedSample(case=case.id, sample=case.sample, request=request, exchange=exchange, observation=observation)
 
 
 def identity_of(case: Case, request: Request) -> Identity:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from kvv.storage.store.errors import NotStorableError, StoreError, UnknownCaseError, WriteError
 from kvv.storage.store.rows import (
-    FindingGroup,
     LostRequest,
     RoleTraffic,
     StoredEvent,
     StoredExchange,
+    StoredFindings,
+    StoredTraffic,
     TimingSample,
-    Traffic,
 )
 from kvv.storage.store.store import Store
 
 __all__ = [
-    "FindingGroup",
+    "StoredFindings",
     "LostRequest",
     "NotStorableError",
     "RoleTraffic",
@@ -24,7 +24,7 @@ __all__ = [
     "StoredEvent",
     "StoredExchange",
     "TimingSample",
-    "Traffic",
+    "StoredTraffic",
     "UnknownCaseError",
     "WriteError",
 ]

@@ -31,21 +31,21 @@ from kvv.core import (
     Upstream,
     Verdict,
 )
-from kvv.decision.gateway_timeouts import Ending
+from kvv.decision.gateway_timeouts import AttemptEnding
 from kvv.decision.upstreams import AnsweredBy
-from kvv.protocol.classify import Standing, is_probe
+from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.store.blobs import BlobReader, Unpacker, parse_body
 from kvv.storage.store.codec import codec, load_json, unpack_frames, untag
 from kvv.storage.store.errors import StoreError
 from kvv.storage.store.inserts import CASE_APART, EXCHANGE_APART, FINDING_APART, RECORD_HEAD, REQUEST_APART
 from kvv.storage.store.rows import (
-    FindingGroup,
     LostRequest,
     RoleTraffic,
     StoredEvent,
     StoredExchange,
+    StoredFindings,
+    StoredTraffic,
     TimingSample,
-    Traffic,
 )
 
 EXAMPLES = 5
@@ -56,7 +56,7 @@ _EXCHANGE = (
 )
 
 
-class Reader:
+class StoreReader:
     """Every method may raise sqlite3.Error; the store turns it into a StoreError."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -157,7 +157,7 @@ class Reader:
             parts=parts,
             observation=self._decode_observation(fields["observation"]),
             findings=self._findings(number),
-            standing=Standing(standing),
+            standing=Classification(standing),
             restart=restart,
             cost=cost,
         )
@@ -251,7 +251,7 @@ class Reader:
     def exchange_count(self) -> int:
         return int(next(self._rows("SELECT count(*) FROM exchange"))[0])
 
-    def finding_groups(self) -> list[FindingGroup]:
+    def finding_groups(self) -> list[StoredFindings]:
         query = (
             "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.case_id, e.sample, e.step, e.ask,"
             " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange ORDER BY f.exchange, f.number"
@@ -266,7 +266,7 @@ class Reader:
                 partial(self._decode_finding, rule=rule, area=area, level=level, kind=kind),
             )
         return [
-            FindingGroup(
+            StoredFindings(
                 rule=rule,
                 area=Area(area),
                 level=Level(level),
@@ -280,7 +280,7 @@ class Reader:
             for (rule, area, level, kind), group in sorted(groups.items())
         ]
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> StoredTraffic:
         first = (
             "SELECT role, count(*), sum(n > 1), sum(standing IN ('answered', 'refused')) FROM (SELECT role, count(*) AS"
             " n, min(id), standing FROM exchange GROUP BY role, case_id, sample, restart, step, ask, purpose) GROUP BY"
@@ -350,7 +350,11 @@ class Reader:
             if not is_probe(purpose):
                 fault = None if data is None else self._fault(data)
                 yield LostRequest(
-                    case=case_id, stream=bool(stream), prompt_tokens=prompt, standing=Standing(standing), fault=fault
+                    case=case_id,
+                    stream=bool(stream),
+                    prompt_tokens=prompt,
+                    standing=Classification(standing),
+                    fault=fault,
                 )
 
     def results_digest(self, *, answers: bool) -> str:
@@ -389,7 +393,7 @@ class Reader:
         ]
         return [fields["exchange"].get("started", ""), said.id, choices]
 
-    def endings(self, role: Role) -> Iterator[Ending]:
+    def endings(self, role: Role) -> Iterator[AttemptEnding]:
         """The records of broken attempts alone are read: only they may name a fault."""
         query = (
             "SELECT e.case_id, e.sample, e.step, e.ask, e.purpose, e.stream, e.status, e.standing, e.total_ms, r.data"
@@ -397,11 +401,11 @@ class Reader:
             " ORDER BY e.id"
         )
         for *place, stream, status, standing, total_ms, data in self._rows(query, role.value):
-            yield Ending(
+            yield AttemptEnding(
                 exchange=_key(*place),
                 stream=bool(stream),
                 total_ms=total_ms or 0.0,
-                answered=standing == Standing.ANSWERED,
+                answered=standing == Classification.ANSWERED,
                 status=status,
                 fault=None if data is None else self._fault(data),
             )
@@ -418,7 +422,7 @@ class Reader:
             " e.upstream IS NOT NULL AND e.role = ? AND e.standing = ? GROUP BY c.suite, e.upstream ORDER BY count(*)"
             " DESC, min(e.id)"
         )
-        rows = self._rows(query, role.value, Standing.ANSWERED.value)
+        rows = self._rows(query, role.value, Classification.ANSWERED.value)
         return [
             AnsweredBy(suite=suite or "", upstream=codec(Upstream).decode(load_json(data)), count=number)
             for suite, data, number in rows
@@ -447,13 +451,13 @@ class _Group:
             self.examples.append(Evidence(exchange=key, frame=finding.frame, excerpt=finding.excerpt))
 
 
-def _all_roles(roles: dict[str, RoleTraffic]) -> Traffic:
+def _all_roles(roles: dict[str, RoleTraffic]) -> StoredTraffic:
     blocks = list(roles.values())
     costs = [block["cost"] for block in blocks if block["cost"] is not None]
     status: Counter[str] = Counter()
     for block in blocks:
         status.update(block["status"])
-    return Traffic(
+    return StoredTraffic(
         requests=sum(block["requests"] for block in blocks),
         attempts=sum(block["attempts"] for block in blocks),
         retried=sum(block["retried"] for block in blocks),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from kvv.core import Area, Evidence, Exchange, FaultKind, Finding, FindingKind, Level, Observation, Request
-from kvv.protocol.classify import Standing
+from kvv.protocol.classify import Classification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class StoredExchange:
     parts: tuple[bytes, ...]
     observation: Observation
     findings: tuple[Finding, ...]
-    standing: Standing
+    standing: Classification
     restart: int
     cost: float | None
 
@@ -31,7 +31,7 @@ class StoredExchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingGroup:
+class StoredFindings:
     """All objections of one rule. ``exchanges`` counts exchanges, ``count`` objections; ``message`` and ``causes`` are
     the first one's.
     """
@@ -74,7 +74,7 @@ class LostRequest:
     case: str
     stream: bool
     prompt_tokens: int | None
-    standing: Standing
+    standing: Classification
     fault: FaultKind | None
 
 
@@ -95,7 +95,7 @@ class RoleTraffic(TypedDict):
     cost: float | None
 
 
-class Traffic(RoleTraffic):
+class StoredTraffic(RoleTraffic):
     """The sums over all roles, as they stand in report.json, and each role's own under ``roles``."""
 
     roles: dict[str, RoleTraffic]

@@ -11,16 +11,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kvv.core import Answered, Case, Executed, Finding, Identity, Outcome, Reply, Request, Role, Verdict
-from kvv.decision.gateway_timeouts import Ending
+from kvv.decision.gateway_timeouts import AttemptEnding
 from kvv.decision.upstreams import AnsweredBy
 from kvv.storage.store import schema
 from kvv.storage.store.codec import codec, dump_json, tag
 from kvv.storage.store.errors import NotStorableError, StoreError, UnknownCaseError
 from kvv.storage.store.inserts import Inserter
 from kvv.storage.store.lock import WriterLock
-from kvv.storage.store.reader import Reader
-from kvv.storage.store.rows import FindingGroup, LostRequest, StoredEvent, StoredExchange, TimingSample, Traffic
-from kvv.storage.store.writer import Job, Writer
+from kvv.storage.store.reader import StoreReader
+from kvv.storage.store.rows import LostRequest, StoredEvent, StoredExchange, StoredFindings, StoredTraffic, TimingSample
+from kvv.storage.store.writer import Writer, WriteTask
 
 if TYPE_CHECKING:
     from kvv.protocol.encode import EncodedBody
@@ -53,7 +53,7 @@ class Store:
         self._writer = writer
         self._writing = connection
         self._read_connection: sqlite3.Connection | None = None
-        self._reader: Reader | None = None
+        self._reader: StoreReader | None = None
         self._closed = False
 
     @classmethod
@@ -112,7 +112,7 @@ class Store:
     def _put(self, run: Callable[..., None], *arguments: Any, size: int = _OVERHEAD, exchanges: int = 0) -> None:
         if self._writer is None:
             raise StoreError(f"{self.path}: {'the store is closed' if self._closed else 'opened for reading only'}")
-        self._writer.put(Job(run, arguments, size, exchanges))
+        self._writer.put(WriteTask(run, arguments, size, exchanges))
 
     def put_cases(self, cases: Sequence[Case], samples: Mapping[str, int]) -> None:
         """The plan: each case once, and case id -> number of samples (1 where absent). A case put again is replaced."""
@@ -180,7 +180,7 @@ class Store:
     @property
     def concluded(self) -> int:
         """Exchanges of this run whose commit is acknowledged, earlier processes' included."""
-        return self._writer.concluded if self._writer is not None else self._reading(Reader.exchange_count)
+        return self._writer.concluded if self._writer is not None else self._reading(StoreReader.exchange_count)
 
     async def drained(self, below_bytes: int) -> None:
         """Returns once at most so much is not committed; 0 waits for everything. Raises StoreError when the writer has
@@ -227,7 +227,7 @@ class Store:
 
     # --- reading -------------------------------------------------------------------------------------
 
-    def _reading(self, query: Callable[[Reader], T]) -> T:
+    def _reading(self, query: Callable[[StoreReader], T]) -> T:
         try:
             with schema.sqlite_errors(self.path):
                 return query(self._open_reader())
@@ -236,7 +236,7 @@ class Store:
         except DAMAGE as error:
             raise self._damaged(error) from error
 
-    def _stream(self, query: Callable[[Reader], Iterable[T]]) -> Iterator[T]:
+    def _stream(self, query: Callable[[StoreReader], Iterable[T]]) -> Iterator[T]:
         try:
             with schema.sqlite_errors(self.path):
                 yield from query(self._open_reader())
@@ -252,7 +252,7 @@ class Store:
         text = str(error)
         return error if text.startswith(str(self.path)) else type(error)(f"{self.path}: {text}")
 
-    def _open_reader(self) -> Reader:
+    def _open_reader(self) -> StoreReader:
         if self._closed:
             raise StoreError(f"{self.path}: the store is closed")
         if self._reader is None:
@@ -263,11 +263,11 @@ class Store:
                 connection.close()
                 raise
             self._read_connection = connection
-            self._reader = Reader(connection)
+            self._reader = StoreReader(connection)
         return self._reader
 
     def meta(self) -> dict[str, Any]:
-        return self._reading(Reader.meta)
+        return self._reading(StoreReader.meta)
 
     def cases(self, suite: str | None = None) -> Iterator[tuple[Case, int]]:
         """Each planned case, in the order they were put, and its number of samples. Lists stay lists, tuples tuples,
@@ -329,13 +329,13 @@ class Store:
 
     def outcomes(self) -> dict[tuple[str, int], Outcome]:
         """(case id, sample) -> outcome of the current verdict, without reading the verdicts."""
-        return self._reading(Reader.outcomes)
+        return self._reading(StoreReader.outcomes)
 
-    def finding_groups(self) -> list[FindingGroup]:
-        return self._reading(Reader.finding_groups)
+    def finding_groups(self) -> list[StoredFindings]:
+        return self._reading(StoreReader.finding_groups)
 
-    def traffic(self) -> Traffic:
-        return self._reading(Reader.traffic)
+    def traffic(self) -> StoredTraffic:
+        return self._reading(StoreReader.traffic)
 
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
         """Answered exchanges of one role but its probes, in the order they were put; what was refused or broke off has
@@ -361,7 +361,7 @@ class Store:
         answers = bool(self.meta().get("imported"))
         return self._reading(lambda reader: reader.results_digest(answers=answers))
 
-    def endings(self, *, role: Role = Role.TARGET) -> Iterator[Ending]:
+    def endings(self, *, role: Role = Role.TARGET) -> Iterator[AttemptEnding]:
         """How each attempt at one role's endpoint ended, in the order they were put."""
         return self._stream(lambda reader: reader.endings(role))
 
@@ -370,7 +370,7 @@ class Store:
         return self._reading(lambda reader: reader.answered_by(role))
 
     def events(self) -> list[StoredEvent]:
-        return self._reading(Reader.events)
+        return self._reading(StoreReader.events)
 
 
 def _now() -> str:

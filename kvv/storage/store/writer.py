@@ -28,7 +28,7 @@ GROUP_S = 0.05
 GROUP_BYTES = 16 * 2**20
 
 
-class Job(NamedTuple):
+class WriteTask(NamedTuple):
     """One thing to write; ``run`` None asks for a commit at once, ``last`` ends the thread."""
 
     run: Callable[..., None] | None
@@ -52,7 +52,7 @@ class Writer:
         self._path = path
         self._connection = connection
         self._inserter = Inserter(connection)
-        self._queue: SimpleQueue[Job] = SimpleQueue()
+        self._queue: SimpleQueue[WriteTask] = SimpleQueue()
         self._put_lock = threading.Lock()
         self._committed = threading.Condition()
         self._put_count = self._done_count = 0
@@ -70,7 +70,7 @@ class Writer:
     def backlog_bytes(self) -> int:
         return self._put_bytes - self._done_bytes
 
-    def put(self, job: Job) -> None:
+    def put(self, job: WriteTask) -> None:
         """Never blocks on the disk. Raises StoreError after a failure and after ``stop``."""
         with self._put_lock:
             if self._failure is not None:
@@ -84,7 +84,7 @@ class Writer:
     def flush(self, timeout: float | None) -> None:
         with self._put_lock:
             goal = self._put_count
-            self._queue.put(Job(run=None))
+            self._queue.put(WriteTask(run=None))
         with self._committed:
             reached = self._committed.wait_for(lambda: self._done_count >= goal or self._failure is not None, timeout)
             if self._done_count >= goal:
@@ -111,7 +111,7 @@ class Writer:
         """Commits what was put and ends the thread. Raises StoreError where something could not be committed."""
         with self._put_lock:
             self._stopping = True
-            self._queue.put(Job(run=None, last=True))
+            self._queue.put(WriteTask(run=None, last=True))
         self._thread.join()
         if self._failure is not None and self._done_count < self._put_count:
             raise self._fresh_failure()
@@ -129,7 +129,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whatever ends the writer must reach those who put and wait, or it drops silently
             self._fail(error)
 
-    def _group(self, job: Job) -> bool:
+    def _group(self, job: WriteTask) -> bool:
         """One transaction, from this job until the time or the size of a group is reached; true after the last job."""
         deadline = time.monotonic() + GROUP_S
         count = size = exchanges = 0

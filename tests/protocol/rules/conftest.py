@@ -14,7 +14,7 @@ import pytest
 
 from kvv.core import Fault, Identity, Level, Request, Surface
 from kvv.profiles.profile import Profile, load_profile
-from kvv.protocol.reader import Limits, Reader, Received
+from kvv.protocol.reader import ExchangeReader, ReadLimits, Received
 from kvv.protocol.rules import rules_for
 
 DONE = b"[DONE]"
@@ -57,14 +57,14 @@ class Answer:
             stream=self.request.get("stream") is True,
         )
         rules = rules_for(self.profile, request, moonshot_stream=self.moonshot)
-        reader = Reader(
+        reader = ExchangeReader(
             identity=IDENTITY,
             attempt=1,
             request=request,
             started="2026-01-01T00:00:00Z",
             rules=rules,
             keep_frames=keep_frames,
-            limits=Limits(),
+            limits=ReadLimits(),
             redact=None,
             steady=steady,
         )

@@ -12,7 +12,7 @@ from kvv.data import load
 from kvv.data.merges import read_merges
 from kvv.profiles.profile import Tokens
 from kvv.profiles.token_counts import Bpe
-from kvv.suites.beam.history import budget_of, first_kept, history_of, serialised
+from kvv.suites.beam.history import budget_of, first_kept, history_of, serialise_messages
 
 
 class Words:
@@ -47,7 +47,7 @@ def test_what_is_kept_fits_and_no_user_turn_more_would(counts: list[int], budget
     )
 )
 def test_the_shared_text_is_the_messages(messages: list[dict[str, str]]) -> None:
-    assert json.loads(b"[" + serialised(messages) + b"]") == messages
+    assert json.loads(b"[" + serialise_messages(messages) + b"]") == messages
 
 
 def test_without_a_tokeniser_nothing_is_cut_and_nothing_called_counted() -> None:

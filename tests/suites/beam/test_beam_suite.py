@@ -16,9 +16,9 @@ import pytest
 from kvv.cases.suite import Context, Judge, Settings, load_suite
 from kvv.core import Case, Fragment, Outcome, Role, Verdict
 from kvv.data import load
-from kvv.execution.answer_key import canned
+from kvv.execution.answer_key import answer_entries
 from kvv.execution.preparation import prepare
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.mockserver import MockConfig, MockServer
 from kvv.planning.config import load_config
 from kvv.planning.plan import cost_of, in_order
 from kvv.profiles.profile import Prices, load_profile
@@ -26,12 +26,12 @@ from kvv.protocol.encode import encode
 from kvv.storage.store import Store
 from kvv.suites.beam.suite import BeamSuite
 
-KEY = canned(BeamSuite().answer_key(load("beam", fixture=True)))
+KEY = answer_entries(BeamSuite().answer_key(load("beam", fixture=True)))
 
 
 @pytest.fixture
-def target() -> Iterator[ReferenceServer]:
-    with ReferenceServer(ReferenceConfig(answers=KEY, accuracy=0.6, seed=5)) as server:
+def target() -> Iterator[MockServer]:
+    with MockServer(MockConfig(answers=KEY, accuracy=0.6, seed=5)) as server:
         yield server
 
 
@@ -67,7 +67,7 @@ def test_a_conversations_questions_share_one_object_and_only_the_question_differ
     assert "->->" in body["messages"][0]["content"]  # the markers are a part of the task
 
 
-def test_the_judge_gets_its_own_role_and_parameters_and_one_call_an_item(target: ReferenceServer, kvv_cli: Any) -> None:
+def test_the_judge_gets_its_own_role_and_parameters_and_one_call_an_item(target: MockServer, kvv_cli: Any) -> None:
     ran = kvv_cli(*asked(target.base_url, target.base_url))
     with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
         judged = [
@@ -89,7 +89,7 @@ def test_the_judge_gets_its_own_role_and_parameters_and_one_call_an_item(target:
     assert len(judged) == items + 2 + lines
 
 
-def test_the_score_equals_what_the_endpoint_counted_itself(target: ReferenceServer, kvv_cli: Any) -> None:
+def test_the_score_equals_what_the_endpoint_counted_itself(target: MockServer, kvv_cli: Any) -> None:
     ran = kvv_cli(*asked(target.base_url, target.base_url))
     counts: Any = target.stats()
     row = ran.row("beam")
@@ -108,13 +108,13 @@ def test_the_score_equals_what_the_endpoint_counted_itself(target: ReferenceServ
         assert ran.row("beam", metric)["value"] >= row["value"] - 1e-9
 
 
-def test_without_a_judge_the_suite_is_skipped_and_says_so(target: ReferenceServer, kvv_cli: Any) -> None:
+def test_without_a_judge_the_suite_is_skipped_and_says_so(target: MockServer, kvv_cli: Any) -> None:
     ran = kvv_cli("run", "beam", "--data", "beam=fixture", "--base-url", target.base_url, "--model", "kimi-k3")
     assert "beam (no judge)" in ran.said or "no judge" in ran.said
     assert "answers" not in target.stats() or "beam" not in target.stats()["answers"]  # type: ignore[operator]
 
 
-def test_a_judge_without_a_model_is_a_usage_error(target: ReferenceServer, kvv_cli: Any) -> None:
+def test_a_judge_without_a_model_is_a_usage_error(target: MockServer, kvv_cli: Any) -> None:
     ran = kvv_cli(
         "run",
         "beam",
@@ -148,7 +148,7 @@ def completion(text: str, finish: str = "stop") -> bytes:
     ],
 )
 def test_a_judge_that_fails_leaves_inconclusive_samples_and_resume_asks_only_the_judge(
-    status: int, reply: bytes, reason: str, target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
+    status: int, reply: bytes, reason: str, target: MockServer, kvv_cli: Any, serve: Callable[..., Any]
 ) -> None:
     with serve(status, reply, first=completion("ready")) as judge:
         ran = kvv_cli(*asked(target.base_url, judge.url))
@@ -171,7 +171,7 @@ def test_a_judge_that_fails_leaves_inconclusive_samples_and_resume_asks_only_the
     [(401, b'{"error": {"message": "no", "type": "auth"}}', 2), (500, b"{}", 3), (200, b"<html>", 3)],
 )
 def test_a_judge_that_does_not_answer_ends_the_run_before_a_question_is_paid_for(
-    status: int, reply: bytes, code: int, target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
+    status: int, reply: bytes, code: int, target: MockServer, kvv_cli: Any, serve: Callable[..., Any]
 ) -> None:
     with serve(status, reply) as judge:
         ran = kvv_cli(*asked(target.base_url, judge.url))
@@ -181,9 +181,7 @@ def test_a_judge_that_does_not_answer_ends_the_run_before_a_question_is_paid_for
     assert "beam" not in dict(target.stats().get("answers", {}))  # type: ignore[call-overload]
 
 
-def test_a_second_judge_that_fails_leaves_the_firsts_verdicts_as_they_are(
-    target: ReferenceServer, kvv_cli: Any
-) -> None:
+def test_a_second_judge_that_fails_leaves_the_firsts_verdicts_as_they_are(target: MockServer, kvv_cli: Any) -> None:
     # our endpoint knows no model of that name
     ran = kvv_cli(*asked(target.base_url, target.base_url, "--second-judge-model", "second"))
     agreement = ran.row("beam")["breakdown"]["judge_agreement"]
@@ -192,7 +190,7 @@ def test_a_second_judge_that_fails_leaves_the_firsts_verdicts_as_they_are(
 
 
 def test_a_second_judge_is_asked_the_same_and_their_agreement_is_reported(
-    target: ReferenceServer, kvv_cli: Any, serve: Callable[..., Any]
+    target: MockServer, kvv_cli: Any, serve: Callable[..., Any]
 ) -> None:
     with serve(200, completion('{"score": 1, "events": []}')) as judge:
         ran = kvv_cli(*asked(target.base_url, judge.url, "--second-judge-model", "second"))
@@ -238,7 +236,7 @@ def test_judges_that_differ_agree_on_the_share_they_agree_on() -> None:
     assert (agreement["n"], agreement["same_score"], agreement["mean_difference"]) == (4, 0.75, -0.125)
 
 
-def test_a_second_judge_that_is_the_first_is_refused(target: ReferenceServer, kvv_cli: Any) -> None:
+def test_a_second_judge_that_is_the_first_is_refused(target: MockServer, kvv_cli: Any) -> None:
     ran = kvv_cli(*asked(target.base_url, target.base_url, "--second-judge-model", "kimi-k3"))
     assert ran.code == 2
     assert "--second-judge-model" in ran.said
@@ -259,7 +257,7 @@ def test_the_plan_shows_what_a_judge_with_known_prices_costs() -> None:
     assert unknown.plan.judge_cost is None
 
 
-def test_a_rescored_run_has_the_same_verdicts(target: ReferenceServer, kvv_cli: Any) -> None:
+def test_a_rescored_run_has_the_same_verdicts(target: MockServer, kvv_cli: Any) -> None:
     ran = kvv_cli(*asked(target.base_url, target.base_url))
     asked_before: Any = target.stats()
     again = kvv_cli("score", ran.folder.name)
@@ -274,7 +272,7 @@ def test_a_conversations_questions_run_back_to_back_the_first_alone(kvv_cli: Any
     """The endpoint's own prefix cache: nine of ten questions find their conversation in it, whatever the
     concurrency.
     """
-    with ReferenceServer(ReferenceConfig(answers=KEY, ttft_ms=30.0)) as server:
+    with MockServer(MockConfig(answers=KEY, ttft_ms=30.0)) as server:
         ran = kvv_cli(*asked(server.base_url, server.base_url, "--concurrency", "16"))
         with Store.open(ran.folder / "store.sqlite", read_only=True) as store:
             samples = [(s.prompt_tokens, s.cached_tokens or 0) for s in store.timing_samples("beam")]

@@ -28,7 +28,7 @@ from kvv.data.pictures import pictures_of
 from kvv.planning.config import load_config
 from kvv.planning.plan import settings_for, variant_for
 from kvv.profiles.profile import load_profile
-from kvv.suites.mmmu_pro.prompts import Variant, as_they_appear, parse_variant
+from kvv.suites.mmmu_pro.prompts import PromptVariant, as_they_appear, parse_variant
 from kvv.suites.mmmu_pro.suite import MmmuProSuite, guess
 
 SUITE = MmmuProSuite()
@@ -87,17 +87,17 @@ def test_it_is_registered_and_judged_in_the_engines_own_process() -> None:
 @pytest.mark.parametrize(
     ("text", "variant"),
     [
-        ("", Variant()),
-        ("standard", Variant()),
-        ("kvv", Variant()),
-        ("Vision", Variant(config="vision")),
-        ("official/vision", Variant(config="vision", prompt="official")),
-        ("standard4+official", Variant(config="standard4", prompt="official")),
-        ("official/direct", Variant(prompt="official", direct=True)),
-        ("recorded", Variant(prompt="recorded")),
+        ("", PromptVariant()),
+        ("standard", PromptVariant()),
+        ("kvv", PromptVariant()),
+        ("Vision", PromptVariant(config="vision")),
+        ("official/vision", PromptVariant(config="vision", prompt="official")),
+        ("standard4+official", PromptVariant(config="standard4", prompt="official")),
+        ("official/direct", PromptVariant(prompt="official", direct=True)),
+        ("recorded", PromptVariant(prompt="recorded")),
     ],
 )
-def test_a_variant_is_a_config_and_a_prompt_in_any_order(text: str, variant: Variant) -> None:
+def test_a_variant_is_a_config_and_a_prompt_in_any_order(text: str, variant: PromptVariant) -> None:
     assert parse_variant(text) == variant
     assert SUITE.data_variant(text) == variant.config
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvv.suites.ocrbench.scoring import is_formula, matching, normalised
+from kvv.suites.ocrbench.scoring import is_formula, matching, normalise
 
 SHARED = Path(os.environ.get("KVV_SHARED") or Path(__file__).resolve().parents[3].parent / "shared")
 OFFICIAL = SHARED / "data/ocrbench/OCRBench.json"
@@ -85,7 +85,7 @@ def test_any_alternative_counts_and_an_empty_one_never() -> None:
 
 @given(st.text(), st.text(min_size=1), st.text(), st.booleans())
 def test_a_gold_answer_inside_a_sentence_is_always_found(before: str, answer: str, after: str, formula: bool) -> None:
-    if normalised(answer, formula=formula) and (formula or answer.strip() == answer):
+    if normalise(answer, formula=formula) and (formula or answer.strip() == answer):
         found = matching(f"{before} {answer} {after}", [answer], formula=formula)
         # lower-casing is not the same in and out of a word (final sigma): those texts are not the rule's matter
         assert found == answer or "Σ" in answer + before + after

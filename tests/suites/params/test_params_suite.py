@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvv.cases.checks import Look
+from kvv.cases.checks import CheckInput
 from kvv.core import Case, Outcome, Request, Surface
 from kvv.profiles.profile import load_profile
 from kvv.suites.params.checks import same_temperature
@@ -111,7 +111,7 @@ def look(stage: Any, *answers: Any) -> Any:
         chunk = {"choices": [{"index": 0, "delta": {"content": "x"}, "logprobs": logprobs}]}
         frames = [(0.0, b"[DONE]" if name == "omitted" else b"{}"), (1.0, json.dumps(chunk).encode())]
         siblings[name] = stage.look(case, stage.says(), frames=frames).answered
-    return Look(answered=siblings["omitted"], case=case, siblings=siblings)
+    return CheckInput(answered=siblings["omitted"], case=case, siblings=siblings)
 
 
 @pytest.mark.parametrize(

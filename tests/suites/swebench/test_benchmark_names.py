@@ -9,11 +9,11 @@ import pytest
 from kvv.cases.suite import Context, Settings
 from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.profiles.profile import load_profile
-from kvv.suites.swebench.rows import Tally, comparability
+from kvv.suites.swebench.rows import InstanceTally, comparability
 
 
-def tallied(*commits: bool) -> Tally:
-    tally = Tally()
+def tallied(*commits: bool) -> InstanceTally:
+    tally = InstanceTally()
     for number, task in enumerate(commits):
         inputs: dict[str, Any] = {
             "instance": f"i{number}",

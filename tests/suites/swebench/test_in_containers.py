@@ -23,7 +23,7 @@ from kvv.data.swebench import read_swebench
 from kvv.execution.scheduling.trees import Trees, slots
 from kvv.sandbox import SandboxError
 from kvv.sandbox.container import Containers
-from kvv.sandbox.engine import Engine, EngineError, socket_path
+from kvv.sandbox.engine import ContainerEngine, EngineError, socket_path
 from kvv.suites.swebench.prompts import MARK
 
 from .conftest import SUITE, Instance, context
@@ -59,7 +59,7 @@ def in_image(bundle: bytes, workdir: str, name: str, *, files: bytes | None = No
     path = socket_path()
     if path is None:
         pytest.skip("no Docker-compatible socket")
-    engine = Engine(path)
+    engine = ContainerEngine(path)
     try:
         base = rootfs.image(engine)
         if not base:

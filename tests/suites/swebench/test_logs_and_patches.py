@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kvv.suites.swebench.grading import official_report, status_lists
 from kvv.suites.swebench.logs import END, PARSERS, START, Statuses, UnknownParserError, parse, parser_for
-from kvv.suites.swebench.patches import files_of, tampering, touched
+from kvv.suites.swebench.patches import files_of, list_touched, tampering
 
 
 def last(parser: str, text: str) -> dict[str, str]:
@@ -385,7 +385,7 @@ def test_new_deleted_and_renamed_files_are_all_touched() -> None:
         " a/added.py b/added.py\nnew file mode 100644\n--- /dev/null\n+++ b/added.py\n@@ -0,0 +1 @@\n+-- a comment\n"
     )
     assert files_of(text) == ["old.py", "new.py", "gone.py", "added.py"]
-    assert touched(text)[-1].lines == ["-- a comment"]
+    assert list_touched(text)[-1].lines == ["-- a comment"]
 
 
 def test_a_plain_diff_without_git_heads_is_read_too() -> None:
@@ -397,14 +397,14 @@ def test_a_plain_diff_without_git_heads_is_read_too() -> None:
 
 @given(st.text())
 def test_no_patch_text_breaks_the_reader(text: str) -> None:
-    for known in touched(text):
+    for known in list_touched(text):
         assert known.path
 
 
 def test_a_patch_of_nothing_but_heads_is_read_in_one_pass() -> None:
     heads = "".join(f"--- a/{number}\n" for number in range(50_000))
-    assert len(touched(f"diff --git a/x b/x\n{heads}")) == 4
-    assert len(touched(heads)) == 50_000
+    assert len(list_touched(f"diff --git a/x b/x\n{heads}")) == 4
+    assert len(list_touched(heads)) == 50_000
 
 
 def test_a_removed_line_that_looks_like_a_head_hides_no_file_after_it() -> None:

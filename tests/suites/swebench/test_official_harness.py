@@ -23,7 +23,7 @@ from kvv.core import Case, Exec, Executed
 from kvv.execution.scheduling.trees import Trees, slots
 from kvv.sandbox.adapters.harness import WithHarness, missing
 from kvv.sandbox.container import LABEL, Containers
-from kvv.sandbox.engine import Engine, socket_path
+from kvv.sandbox.engine import ContainerEngine, socket_path
 from kvv.suites.swebench import official
 from kvv.suites.swebench.grading import Graded
 from kvv.suites.swebench.official import grade_officially
@@ -182,7 +182,9 @@ def test_the_real_harness_agrees_with_our_grader_on_the_control_patches(
         assert found.reason == reason, found.detail
     path = socket_path()
     assert path is not None
-    assert [entry for entry in Engine(path).labelled(LABEL) if f"/{os.getpid()}/" in str(entry["labels"])] == []
+    assert [
+        entry for entry in ContainerEngine(path).labelled(LABEL) if f"/{os.getpid()}/" in str(entry["labels"])
+    ] == []
 
 
 async def _graded(case: Case, patch: str) -> Graded:
@@ -206,13 +208,13 @@ def test_without_the_docker_program_its_container_goes_all_the_same(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     removed: list[str] = []
-    remove = Engine.remove
+    remove = ContainerEngine.remove
 
-    def noted(self: Engine, container: str) -> None:
+    def noted(self: ContainerEngine, container: str) -> None:
         removed.append(container)
         remove(self, container)
 
-    monkeypatch.setattr(Engine, "remove", noted)
+    monkeypatch.setattr(ContainerEngine, "remove", noted)
     assert asyncio.run(_graded(official_case(real), real["patch"])).resolved
     assert len(removed) == 1
 
@@ -263,7 +265,10 @@ def test_after_kill_9_neither_the_harness_nor_its_container_is_left(real: dict[s
     path = socket_path()
     assert path is not None
     assert soon(
-        lambda: not [entry for entry in Engine(path).labelled(LABEL) if f"/{holder.pid}/" in str(entry["labels"])], 60
+        lambda: (
+            not [entry for entry in ContainerEngine(path).labelled(LABEL) if f"/{holder.pid}/" in str(entry["labels"])]
+        ),
+        60,
     )
     assert soon(lambda: not list(tmp_path.iterdir()), 60)
 

@@ -20,8 +20,8 @@ import pytest
 import kvv.execution.preparation
 from kvv.core import Executed
 from kvv.data import load
-from kvv.execution.answer_key import canned
-from kvv.mockserver import ReferenceConfig, ReferenceServer
+from kvv.execution.answer_key import answer_entries
+from kvv.mockserver import MockConfig, MockServer
 from kvv.sandbox import Sandbox, SandboxError, Session, Workspace
 from kvv.sandbox.base import Session as BaseSession
 from kvv.storage.store import Store
@@ -30,11 +30,11 @@ from kvv.suites.swebench.suite import SwebenchSuite
 Run = Callable[..., Any]
 
 
-def server(accuracy: float, seed: int = 0) -> ReferenceServer:
+def server(accuracy: float, seed: int = 0) -> MockServer:
     dataset = load("swebench", fixture=True)
-    return ReferenceServer(
-        ReferenceConfig(
-            model="kimi-k3", answers=canned(SwebenchSuite().answer_key(dataset)), accuracy=accuracy, seed=seed
+    return MockServer(
+        MockConfig(
+            model="kimi-k3", answers=answer_entries(SwebenchSuite().answer_key(dataset)), accuracy=accuracy, seed=seed
         )
     )
 
@@ -181,7 +181,7 @@ def test_a_broken_sandbox_is_inconclusive_and_a_bug_of_ours_an_error(
 ) -> None:
     broken = _BrokenSandbox(error)
     monkeypatch.setattr(kvv.execution.preparation, "choose", lambda *_: broken)
-    monkeypatch.setattr("kvv.execution.executor.named", lambda _: broken)
+    monkeypatch.setattr("kvv.execution.executor.find_backend", lambda _: broken)
     ran = kvv_cli("run", "swebench", "--case", "swebench/kvv__tasks-1")
     (check,) = ran.report["checks"]
     assert (check["verdict"], check["reason"]) == (outcome, reason)

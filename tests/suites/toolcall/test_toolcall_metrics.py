@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kvv.cases.suite import ReferenceRun
 from kvv.core import Area, Case, Level, Outcome, Stat, Verdict
 from kvv.stats.f1 import Confusion
-from kvv.suites.toolcall.confusion import Tally, f1_interval, read_samples, tally
+from kvv.suites.toolcall.confusion import CallTally, f1_interval, read_samples, tally
 
 
 def values(triggered: bool, *, called: bool | None = None, valid: bool = True) -> dict[str, float]:
@@ -262,7 +262,7 @@ GOT = st.sampled_from([YES, NO, BAD, REFUSED, LOST])
 @settings(deadline=None, max_examples=60)
 def test_every_completion_of_the_unknown_lies_within_the_bounds(pairs: list[tuple[Any, Any]]) -> None:
     samples = read_samples(run(*[got for got, _ in pairs]))
-    found: Tally = tally(samples, reference(*[official for _, official in pairs]), "triggered")
+    found: CallTally = tally(samples, reference(*[official for _, official in pairs]), "triggered")
     assert found.confusion.n + found.positive + found.negative == len(pairs)
     for guess in (YES, NO):
         filled = [(guess if got == LOST else got, official or guess) for got, official in pairs]

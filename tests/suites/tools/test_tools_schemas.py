@@ -14,7 +14,7 @@ from kvv import data
 from kvv.core import Dataset, Level, Outcome
 from kvv.mockserver.content.schema_values import value_for
 from kvv.mockserver.validation.schema_check import check_mfjs, check_schema
-from kvv.suites.tools.schemas import CLAIMS, TOOL, covering, data_cases, keywords, shipped, unfit, wrapped
+from kvv.suites.tools.schemas import CLAIMS, TOOL, covering, data_cases, keywords, load_shipped, unfit, wrap_schema
 from kvv.suites.tools.suite import ToolsSuite
 
 #: what contract.md 2.5 lists as MFJS
@@ -40,7 +40,7 @@ MFJS = {
     "default",
     *(f"type:{name}" for name in ("null", "boolean", "object", "array", "number", "integer", "string")),
 }
-OWN = [one for one in shipped() if one.group not in CLAIMS]
+OWN = [one for one in load_shipped() if one.group not in CLAIMS]
 VALUES: list[Any] = [
     None,
     True,
@@ -95,8 +95,8 @@ def test_every_keyword_and_type_of_mfjs_is_asked() -> None:
 
 
 def test_a_shipped_schema_is_sound_selected_and_has_a_value() -> None:
-    for one in shipped():
-        parameters = wrapped(one.schema)
+    for one in load_shipped():
+        parameters = wrap_schema(one.schema)
         jsonschema.Draft202012Validator.check_schema(parameters)
         check_schema(parameters, param="parameters")
         if one.group not in CLAIMS:
@@ -109,8 +109,8 @@ def test_a_shipped_schema_is_sound_selected_and_has_a_value() -> None:
 
 def test_wrapping_changes_nothing_about_the_value() -> None:
     """A value fits the schema exactly when it fits as ``value``; what is not wrapped fits never."""
-    for one in shipped():
-        parameters = wrapped(one.schema)
+    for one in load_shipped():
+        parameters = wrap_schema(one.schema)
         made = value_for(parameters)["value"]
         for value in [*VALUES, made]:
             assert valid(parameters, {"value": value}) == valid(one.schema, value), one.name
@@ -119,21 +119,21 @@ def test_wrapping_changes_nothing_about_the_value() -> None:
 
 
 def test_the_small_tier_covers_every_keyword_and_group_with_a_fifth_of_the_schemas() -> None:
-    chosen = covering(shipped())
+    chosen = covering(load_shipped())
     counts = Counter(keyword for one in chosen for keyword in keywords(one.schema))
-    everywhere = Counter(keyword for one in shipped() for keyword in keywords(one.schema))
+    everywhere = Counter(keyword for one in load_shipped() for keyword in keywords(one.schema))
     assert {keyword: min(2, count) for keyword, count in everywhere.items()}.items() <= {
         key: min(2, count) for key, count in counts.items()
     }.items()
-    assert {one.group for one in chosen} == {one.group for one in shipped()}
-    assert len(chosen) < len(shipped()) / 3
+    assert {one.group for one in chosen} == {one.group for one in load_shipped()}
+    assert len(chosen) < len(load_shipped()) / 3
 
 
 def test_a_tier_decides_how_many_schemas_are_asked_each_streamed_and_not(stage: Any) -> None:
     def schemas(tier: str) -> list[str]:
         return [case.id for case in ToolsSuite().cases(stage.context(tier=tier)) if case.id.startswith("tools/schema/")]
 
-    assert len(schemas("full")) == 2 * len(shipped()) == len(set(schemas("full")))
+    assert len(schemas("full")) == 2 * len(load_shipped()) == len(set(schemas("full")))
     assert set(schemas("smoke")) < set(schemas("full"))
     assert Counter(name.rsplit("/", 1)[1] for name in schemas("smoke")).keys() == {"stream", "whole"}
 
@@ -239,7 +239,7 @@ def test_definitions_and_id_move_to_the_root_and_defaults_go() -> None:
         "type": "array",
         "items": {"$ref": "#/$defs/n"},
     }
-    assert wrapped(schema) == {
+    assert wrap_schema(schema) == {
         "type": "object",
         "required": ["value"],
         "additionalProperties": False,
@@ -254,7 +254,7 @@ def test_a_reference_to_the_root_goes_to_a_definition_whose_name_is_free() -> No
         "$defs": {"__case_schema": {"type": "integer"}},
         "anyOf": [{"$ref": "#/$defs/__case_schema"}, {"type": "array", "items": {"$ref": "#"}}],
     }
-    parameters = wrapped(schema)
+    parameters = wrap_schema(schema)
     assert parameters["properties"]["value"] == {"$ref": "#/$defs/___case_schema"}
     assert valid(parameters, {"value": [1, [2]]})
     assert not valid(parameters, {"value": [1, ["x"]]})
@@ -262,14 +262,14 @@ def test_a_reference_to_the_root_goes_to_a_definition_whose_name_is_free() -> No
 
 def test_a_path_below_the_old_root_goes_on_from_the_new_one() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}}}
-    assert valid(wrapped(schema), {"value": {"b": "x"}})
-    assert not valid(wrapped(schema), {"value": {"b": 1}})
+    assert valid(wrap_schema(schema), {"value": {"b": "x"}})
+    assert not valid(wrap_schema(schema), {"value": {"b": 1}})
 
 
 def test_the_schema_itself_stays_as_it_was() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}, "b": {"$ref": "#"}}}
     before = json.dumps(schema)
-    wrapped(schema)
+    wrap_schema(schema)
     assert json.dumps(schema) == before
 
 

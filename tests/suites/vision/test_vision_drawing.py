@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvv.suites.vision.drawing import COLOURS, DrawingError, drawn
+from kvv.suites.vision.drawing import COLOURS, DrawingError, draw_picture
 from kvv.suites.vision.pictures import file_of, picture_part
 from kvv.suites.vision.png import MODES
 
@@ -35,23 +35,23 @@ def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def test_digits_differ_and_fill_the_picture() -> None:
-    pictures = [drawn({"number": digit}).ink for digit in "0123456789"]
+    pictures = [draw_picture({"number": digit}).ink for digit in "0123456789"]
     assert len({picture.tobytes() for picture in pictures}) == 10
     assert all(picture.any(axis=1).sum() > 100 for picture in pictures)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_so_many_circles_are_drawn_apart(count: int) -> None:
-    middle = drawn({"circles": count, "size": [1200, 300]}).ink[150]
+    middle = draw_picture({"circles": count, "size": [1200, 300]}).ink[150]
     assert int((np.diff(middle.astype(np.int8)) == 1).sum()) == count
 
 
 def test_a_triangle_grows_downwards_a_square_does_not() -> None:
-    rows = drawn({"shape": "triangle", "size": [300, 300]}).ink.sum(axis=1)
+    rows = draw_picture({"shape": "triangle", "size": [300, 300]}).ink.sum(axis=1)
     filled = rows[rows > 0]
     assert (np.diff(filled) >= 0).all()
     assert filled[-1] > 5 * max(filled[0], 1)
-    assert len(set(drawn({"shape": "square", "size": [300, 300]}).ink.sum(axis=1).tolist())) == 2
+    assert len(set(draw_picture({"shape": "square", "size": [300, 300]}).ink.sum(axis=1).tolist())) == 2
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_a_triangle_grows_downwards_a_square_does_not() -> None:
 )
 def test_what_cannot_be_drawn_is_named(argument: dict[str, Any], message: str) -> None:
     with pytest.raises(DrawingError, match=message):
-        drawn(argument)
+        draw_picture(argument)
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("bmp", "rgb"), ("png", "cmyk")])
 def test_an_unknown_format_is_named(kind: str, mode: str) -> None:
     with pytest.raises(DrawingError, match="known:"):
-        file_of(drawn(NUMBER), kind, mode)
+        file_of(draw_picture(NUMBER), kind, mode)
 
 
 # --- files -----------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_an_unknown_format_is_named(kind: str, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_png_is_whole_and_holds_its_pixels(mode: str) -> None:
-    picture = drawn({**NUMBER, "ink": "black", "paper": "white"})
+    picture = draw_picture({**NUMBER, "ink": "black", "paper": "white"})
     found = chunks(file_of(picture, "png", mode))
     assert [kind for kind, _ in found if kind != b"tRNS"] == [
         b"IHDR",
@@ -118,7 +118,7 @@ def test_a_file_says_what_it_shows_and_how_large_it_is_to_our_endpoint(kind: str
 def test_an_independent_decoder_sees_the_same_pixels(kind: str, mode: str, size: list[int]) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     # grey modes and the library's way with sixteen bits want black on white
-    picture = drawn({"number": "27", "size": size, "ink": "black", "paper": "white"})
+    picture = draw_picture({"number": "27", "size": size, "ink": "black", "paper": "white"})
     with image.open(io.BytesIO(file_of(picture, kind, mode))) as opened:
         opened.load()
         assert opened.format == kind.upper()
@@ -134,7 +134,7 @@ def test_an_independent_decoder_sees_the_same_pixels(kind: str, mode: str, size:
 @pytest.mark.parametrize("size", [[1, 1], [13, 11], [40, 3]])
 def test_a_plain_colour_keeps_its_colour_in_any_size(kind: str, colour: str, size: list[int]) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-    with image.open(io.BytesIO(file_of(drawn({"colour": colour, "size": size}), kind))) as opened:
+    with image.open(io.BytesIO(file_of(draw_picture({"colour": colour, "size": size}), kind))) as opened:
         pixels = np.asarray(opened.convert("RGB")).astype(int)
     assert pixels.shape[:2] == (size[1], size[0])
     assert np.abs(pixels - np.array(COLOURS[colour])).max() <= (6 if kind == "jpeg" else 0)
