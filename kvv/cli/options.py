@@ -137,7 +137,9 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
         help="what stands there: a public API, a bare engine, the official API (default: vendor)",
     )
     group.add_argument(
-        "--preset", choices=("kvv",), help="reproduce another verifier's sampling, prompts and failure rule"
+        "--preset",
+        choices=("moonshot", "kvv"),
+        help="reproduce the sampling, prompts and failure rule of Moonshot's verifier (kvv: the older name)",
     )
     group.add_argument("--policy", metavar="NAME|FILE", help="what is required, with which margins")
     group.add_argument("--tier", choices=TIERS, help="how much is asked (default with --base-url: smoke)")

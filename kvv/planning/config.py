@@ -149,6 +149,11 @@ def _check_json(value: Any, depth: int) -> None:
             raise ValueError(f"holds a {type(value).__name__}, which JSON has not")
 
 
+def _preset(value: Literal["moonshot", "kvv"] | None) -> Literal["kvv"] | None:
+    """``moonshot`` is the name for people; runs, reports and the leaderboard record its older name, so they compare."""
+    return "kvv" if value else None
+
+
 def _list(value: Any) -> Any:
     return (
         [part.strip() for item in value for part in str(item).split(",")] if isinstance(value, (list, tuple)) else value
@@ -219,7 +224,7 @@ class RunConfig(BaseModel):
 
     profile: str | None = None
     surface: Surface = Surface.VENDOR
-    preset: Literal["kvv"] | None = None
+    preset: Annotated[Literal["moonshot", "kvv"] | None, AfterValidator(_preset)] = None
     policy: str | None = None
     tier: Literal["smoke", "nightly", "full"] | None = None
     strict: bool = False

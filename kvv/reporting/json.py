@@ -153,6 +153,7 @@ def _row(stat: Stat, view: RunView) -> dict[str, Any]:
         "primary": stat.primary,
         "value": stat.estimate,
         "kvv_value": stat.kvv_value,
+        "moonshot_value": stat.kvv_value,
         "ci95": list(stat.interval) if stat.interval else None,
         "n_planned": stat.n_planned,
         "n_concluded": stat.n_concluded,

@@ -2,7 +2,7 @@
 
 Sources: Yuliang-Liu/MultimodalOCR (data, prompt, rule), MoonshotAI/Kimi-Vendor-Verifier (order of parts, re-encoding,
 sampling). The question is sent verbatim behind its picture, without a system prompt. Pictures go as they are; under
-``--preset kvv`` as KVV re-encodes them.
+``--preset moonshot`` as KVV re-encodes them.
 """
 
 from __future__ import annotations

@@ -26,6 +26,14 @@ def test_flags_go_over_environment_over_file_over_default(tmp_path: Path) -> Non
     assert config.origin == {"model": "flag", "base_url": "KVV_BASE_URL", "seed": "kvv.toml"}
 
 
+def test_moonshot_and_kvv_name_one_preset_and_record_alike() -> None:
+    runs = [load_config({"preset": name}, environ={}) for name in ("moonshot", "kvv")]
+    assert [run.model_dump(mode="json")["preset"] for run in runs] == ["kvv", "kvv"]
+    assert load_config({}, environ={}).preset is None
+    with pytest.raises(ConfigError, match="moonshot"):
+        load_config({"preset": "moon"}, environ={})
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
