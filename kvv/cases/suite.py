@@ -180,7 +180,7 @@ class Suite(ABC):
     column_rank: ClassVar[int] = 100
     #: the entry of a row's comparability that says which of several public sets was asked, "" where there is one
     edition: ClassVar[str] = ""
-    #: what ``--preset kvv`` sends whatever the profile recommends; None for a suite that KVV does not have
+    #: what ``--preset moonshot`` sends whatever the profile recommends; None for a suite that KVV does not have
     kvv_sampling: ClassVar[Sampling | None] = None
     #: where KVV sends a model something of its own: profile -> max_tokens
     kvv_max_tokens: ClassVar[Mapping[str, int]] = {}

@@ -16,11 +16,11 @@ from kvv import __version__
 from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_vendors_options
 from kvv.cli.options_compared import add_compared_verbs
 from kvv.cli.stdio import outlets
+from kvv.core.exit_codes import ExitCode
 from kvv.core.plugins import IMPORTERS, PROFILES, SUITES, find_entry_points
 from kvv.core.usage_error import ConfigError
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
-EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED = 2, 4, 130
 
 Verb = Callable[[argparse.Namespace], int]
 
@@ -235,7 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _main(argv)
         except KeyboardInterrupt as interruption:
             print(f"kvv: {str(interruption) or 'interrupted'}", file=sys.stderr)
-            return EXIT_INTERRUPTED
+            return ExitCode.INTERRUPTED
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -244,20 +244,20 @@ def _main(argv: Sequence[str] | None) -> int:
         return _verb(arguments.verb)(arguments)
     except ConfigError as error:
         print(f"kvv {arguments.verb}: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return ExitCode.USAGE
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
         from kvv.storage.store import WriteError
 
         if isinstance(error, WriteError):
             print(_without_secrets(f"kvv {arguments.verb}: {error}", arguments), file=sys.stderr)
-            return EXIT_HARNESS
+            return ExitCode.ERROR
         text = (
             "".join(traceback.format_exception(error))
             if getattr(arguments, "verbose", None)
             else f"{type(error).__name__}: {error}"
         )
         print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
-        return EXIT_HARNESS
+        return ExitCode.ERROR
 
 
 def _warn_of_plugins() -> None:

@@ -17,7 +17,6 @@ from kvv.core.plugins import SUITES, find_entry_points, folder_of
 
 #: ``image`` is a ``Picture`` (rows hold no bytes); ``texts`` a list of strings, for which one bare string may stand; a
 #: trailing ``?`` allows null and absence
-ColumnType = Literal["string", "integer", "number", "boolean", "list", "texts", "object", "image", "any"]
 
 _PYTHON: Mapping[str, tuple[type, ...]] = {
     "string": (str,),

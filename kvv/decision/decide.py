@@ -11,6 +11,7 @@ import numpy as np
 
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Gate, Level, Outcome, Stat
+from kvv.core.exit_codes import ExitCode
 from kvv.decision.benchmark import judge_row, row_generators
 from kvv.decision.inputs import EXAMPLES, AreaTally, Collector, CountedFindings, DecisionEvidence, SuiteRun
 from kvv.decision.ruling import interim_sentence
@@ -73,21 +74,21 @@ def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
     return Outcome.SKIP
 
 
-def exit_code(outcome: Outcome, *, usage: bool = False, interrupted: bool = False, budget: bool = False) -> int:
+def exit_code(outcome: Outcome, *, usage: bool = False, interrupted: bool = False, budget: bool = False) -> ExitCode:
     """The first that applies of 2 (usage), 130 (interrupted), 1 (a gate failed), 4 (our error), 5 (budget or deadline),
     3 (inconclusive), 0.
     """
     if usage:
-        return 2
+        return ExitCode.USAGE
     if interrupted:
-        return 130
+        return ExitCode.INTERRUPTED
     if outcome is Outcome.FAIL:
-        return 1
+        return ExitCode.FAIL
     if outcome is Outcome.ERROR:
-        return 4
+        return ExitCode.ERROR
     if budget:
-        return 5
-    return 0 if outcome is Outcome.PASS else 3
+        return ExitCode.BOUND
+    return ExitCode.PASS if outcome is Outcome.PASS else ExitCode.INCONCLUSIVE
 
 
 def decide(

@@ -1,10 +1,9 @@
 """What a reference endpoint is configured with: its answers, its variant, its timing and its faults."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 JsonObject = dict[str, Any]
-VariantName = Literal["kimi-k3", "openai", "vllm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

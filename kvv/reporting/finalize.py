@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kvv.cases.suite import Result, SuiteKind
+from kvv.core.exit_codes import ExitCode
 from kvv.execution.executor import RunEnding
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import stopped_suites
@@ -27,7 +28,6 @@ from kvv.storage.snapshot import PlannedVerdicts, build_view
 from kvv.storage.store import Store, WriteError
 from kvv.storage.view import RunView
 
-EXIT_USAGE = 2
 #: is given a run that has ended, with its folder
 Tell = Callable[[RunConfig, RunView, Path], None]
 #: the disk is full, over quota, or failed: nothing the user wrote on the command line
@@ -163,13 +163,13 @@ def _referenced(path: Path, store: Store, view: RunView, folder: Path) -> int:
         written = write_as_reference(path, store, view)
     except ReferenceError as error:
         _tell(f"--as-reference: {error}")
-        return code or EXIT_USAGE
+        return code or ExitCode.USAGE
     except OSError as error:
         wrong = f"--as-reference: cannot write {path}: {error.strerror or error}"
         if error.errno in DISK_ERRORS:
             raise WriteError(wrong) from error
         _tell(f"{wrong}; the run is kept: `kvv resume {shlex.quote(str(folder))}` writes it again")
-        return EXIT_USAGE
+        return ExitCode.USAGE
     held = ", ".join(
         f"{suite.suite} ({suite.usable} of {suite.samples} samples, {suite.cases} cases)" for suite in written
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kvv.core import Gate, Level, Outcome, Stat
+from kvv.core.exit_codes import ExitCode
 from kvv.rendering.escape import percent, plain
 from kvv.storage.view import RunView, early_end, shown_metric
 
 __all__ = ["brief", "plain", "render"]
 
-EXIT_CONFIGURATION = 2
 #: lines of one kind; the reports have the rest
 LISTED = 12
 #: gates that -q names
@@ -47,7 +47,7 @@ def brief(view: RunView) -> str:
 
 def _brief(view: RunView) -> list[str]:
     # a wrong key or address ends with exit code 2 beside INCONCLUSIVE: said here, or nobody knows why
-    cause = "configuration (exit code 2): " if view.run.exit_code == EXIT_CONFIGURATION else ""
+    cause = "configuration (exit code 2): " if view.run.exit_code == ExitCode.USAGE else ""
     lines = [plain(view.decision.headline, 1000), *([f"  {cause}{plain(view.trouble, 600)}"] if view.trouble else [])]
     # a dead endpoint's one sentence says it all; else the gates that kept a pass away
     return lines if view.trouble else [*lines, *(f"  {plain(why, 300)}" for why in view.decision.why[:REASONS])]

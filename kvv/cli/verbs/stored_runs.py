@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvv.cli.verbs.opening import open_run
 from kvv.core import Area, Case, Verdict
+from kvv.core.exit_codes import ExitCode
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.rendering.escape import plain
 from kvv.sandbox.adapters import AdapterError, check_played
@@ -160,7 +161,7 @@ def show(arguments: argparse.Namespace) -> int:
         stored_verdict = store.verdict(case_id, int(number or 0))
         if stored_verdict is None:
             print(plain(f"{arguments.case} has no verdict in {folder}: it was not concluded"))
-            return 3
+            return ExitCode.INCONCLUSIVE
         verdict = crash_rate(store, meta).weighed(stored_verdict)
         stored = telling_exchange(store, verdict)
         row = shown(store, meta, CheckRow(case=case, verdict=verdict, level=case.level), stored)

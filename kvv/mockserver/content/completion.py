@@ -1,14 +1,12 @@
 """A completion within its limits: tokens of every part, finish reasons, ids and usage."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from kvv.mockserver.content.compose import Draft
 from kvv.mockserver.content.tokens import tokenize
 from kvv.mockserver.validation.request import ChatRequest
 
 Tokens = tuple[str, ...]
-Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

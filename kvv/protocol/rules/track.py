@@ -64,10 +64,8 @@ class ChoiceTrack:
         "logprobs",
         "open_calls",
         "phase",
-        "phases_left",
         "reasoning",
         "role",
-        "text_frames",
     )
 
     def __init__(self, index: int | None) -> None:
@@ -76,7 +74,6 @@ class ChoiceTrack:
         self.role = False
         #: "", reasoning, content or tools: what the last non-empty delta carried
         self.phase = ""
-        self.phases_left: set[str] = set()
         #: empty reasoning strings after reasoning text and before content
         self.boundaries = 0
         self.content = TextSlot("content")
@@ -88,7 +85,6 @@ class ChoiceTrack:
         self.finishes = 0
         self.finish_frame: Frame | None = None
         self.logprobs = 0
-        self.text_frames = 0
 
 
 class RuleContext:
