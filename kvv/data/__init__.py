@@ -34,9 +34,9 @@ from kvv.data.spec import (
 )
 
 __all__ = [
+    "CopyPlace",
     "DataError",
     "DatasetSpec",
-    "CopyPlace",
     "Report",
     "cache_folder",
     "canonical_sha256",

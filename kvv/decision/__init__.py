@@ -24,20 +24,20 @@ from kvv.decision.interim_analysis import InterimDecision, decide_look
 from kvv.decision.service_levels import LatencyTally, Lost, TimedAnswer
 
 __all__ = [
-    "TimedAnswer",
     "Collector",
+    "CountedFindings",
     "Decision",
     "DecisionEvidence",
     "Expected",
     "FindingExample",
-    "CountedFindings",
     "Forecast",
     "GateForecast",
-    "LatencyTally",
     "InterimAnalysis",
     "InterimDecision",
+    "LatencyTally",
     "Lost",
     "SuiteRun",
+    "TimedAnswer",
     "WaiverState",
     "aggregate",
     "coverage_sentence",

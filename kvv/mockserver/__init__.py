@@ -13,9 +13,9 @@ __all__ = [
     "NOT_SHOWABLE",
     "QUIRKS",
     "KeyedAnswer",
-    "ServerFault",
     "MockConfig",
     "MockServer",
     "Reply",
+    "ServerFault",
     "serve_forever",
 ]

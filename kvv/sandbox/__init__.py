@@ -10,9 +10,9 @@ from kvv.sandbox.base import Sandbox, SandboxError, SandboxLimits, Session, Work
 __all__ = [
     "BACKENDS",
     "WARNING",
-    "SandboxLimits",
     "Sandbox",
     "SandboxError",
+    "SandboxLimits",
     "Session",
     "Workspace",
     "choose",

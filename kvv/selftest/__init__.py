@@ -8,4 +8,4 @@ from kvv.selftest.matrix import Matrix, MatrixRow, State
 from kvv.selftest.run import run
 from kvv.selftest.table import FaultTable, TableError, load_table
 
-__all__ = ["Matrix", "MatrixRow", "State", "FaultTable", "TableError", "load_table", "run"]
+__all__ = ["FaultTable", "Matrix", "MatrixRow", "State", "TableError", "load_table", "run"]

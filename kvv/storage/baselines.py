@@ -1,6 +1,7 @@
 """Accepted baselines: one small JSON file each in a folder, made by `kvv baseline accept` and by nothing else.
 
-A file holds a run's ``RunSummary`` (settings, per-case values, no answers), so that it outlives the run's folder and can be
+A file holds a run's ``RunSummary`` (settings, per-case values, no answers), so that it outlives the run's folder and
+can be
 committed:
 
     {"kvv_baseline": 1, "accepted": "2026-03-01T12:00:00Z", "note": "...", "side": {...}}

@@ -15,7 +15,6 @@ from kvv.storage.store.rows import (
 from kvv.storage.store.store import Store
 
 __all__ = [
-    "StoredFindings",
     "LostRequest",
     "NotStorableError",
     "RoleTraffic",
@@ -23,8 +22,9 @@ __all__ = [
     "StoreError",
     "StoredEvent",
     "StoredExchange",
-    "TimingSample",
+    "StoredFindings",
     "StoredTraffic",
+    "TimingSample",
     "UnknownCaseError",
     "WriteError",
 ]
