@@ -101,7 +101,7 @@ def test_a_signal_at_any_moment_is_one_line_and_exit_code_130(
     assert "Traceback" not in ended.stderr
     (line,) = ended.stderr.splitlines()
     folders = list(tmp_path.iterdir())
-    if name in ("execute", "finish"):
+    if name in ("execute", "finalize"):
         assert line == f"kvv: interrupted; continue with: kvv resume {folders[0]}"
     else:
         assert line == "kvv: interrupted"
