@@ -19,6 +19,7 @@ from kvv.cli.stdio import outlets
 from kvv.core.exit_codes import ExitCode
 from kvv.core.plugins import IMPORTERS, PROFILES, SUITES, find_entry_points
 from kvv.core.usage_error import ConfigError
+from kvv.rendering.escape import uncommanding
 
 REPORT_FORMATS = ("json", "junit", "md", "html", "github", "csv", "parquet", "leaderboard", "kvv", "text")
 
@@ -243,7 +244,7 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         return _verb(arguments.verb)(arguments)
     except ConfigError as error:
-        print(f"kvv {arguments.verb}: {error}", file=sys.stderr)
+        print(uncommanding(f"kvv {arguments.verb}: {error}"), file=sys.stderr)
         return ExitCode.USAGE
     except Exception as error:  # noqa: BLE001 - the last guard: a bug of ours is one line and exit code 4, never a verdict
         from kvv.storage.store import WriteError
@@ -256,7 +257,9 @@ def _main(argv: Sequence[str] | None) -> int:
             if getattr(arguments, "verbose", None)
             else f"{type(error).__name__}: {error}"
         )
-        print(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments), file=sys.stderr)
+        print(
+            uncommanding(_without_secrets(f"kvv {arguments.verb}: internal error: {text}", arguments)), file=sys.stderr
+        )
         return ExitCode.ERROR
 
 

@@ -126,6 +126,7 @@ class Decoder:
         "_shape",
         "_usage",
         "characters",
+        "chosen",
         "done",
         "finished",
         "increments",
@@ -149,6 +150,8 @@ class Decoder:
         self.finished = False
         self.increments = 0
         self.characters = 0
+        #: objects that held a choice
+        self.chosen = 0
         self.steady: tuple[str, list[str]] | None = None
 
     def feed(self, frame: Frame, parsed: object) -> None:
@@ -227,6 +230,7 @@ class Decoder:
             return
         # an empty list is legal in a stream's first and last frame; an answer that never holds more is no completion
         self._seen(Shape.COMPLETION if any(map(_says, choices)) else Shape.OTHER_JSON)
+        self.chosen += bool(choices)
         for choice in choices:
             if isinstance(choice, dict):
                 self._choice(choice, frame)

@@ -54,11 +54,15 @@ class Received:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
     """``body_bytes`` bounds a body, ``text_bytes`` the text of a stream (no model writes four million tokens),
-    ``event_bytes`` one event, ``kept_frames_bytes`` the frames kept for the store."""
+    ``event_bytes`` one event, ``stream_bytes`` a whole stream, ``barren_events`` the events in a row without a choice,
+    ``kept_frames_bytes`` the frames kept for the store.
+    """
 
     body_bytes: int = 64 * MIB
     text_bytes: int = 16 * MIB
     event_bytes: int = 16 * MIB
+    stream_bytes: int = 1024 * MIB
+    barren_events: int = 100_000
     json_depth: int = 200
     kept_frames_bytes: int = 32 * MIB
 
@@ -131,9 +135,9 @@ class ExchangeReader:
         self._streaming: bool | None = None
         self._pieces: list[bytes] = []
         self._pieces_size = 0
-        #: grows with every packet that says something: events with data, bytes of a body that are no blanks; not with
-        #: comments
+        #: grows with every packet that says something: events with a choice, bytes of a body that are no blanks
         self.said = 0
+        self._barren = 0
         self._bytes = 0
         self._open_body = False
         self._frame_count = 0
@@ -173,8 +177,15 @@ class ExchangeReader:
         events = self._events
         frames = events.feed(data, offset_ms)
         if frames:
-            self._take(frames, offset_ms)
-            self.said += bool(frames[-1].data) or any(frame.data for frame in frames)
+            if self._take(frames, offset_ms):
+                self.said += 1
+                self._barren = 0
+            else:
+                self._barren += len(frames)
+        if self._bytes > self._limits.stream_bytes:
+            return self._too_large("stream", self._limits.stream_bytes)
+        if self._barren > self._limits.barren_events:
+            return self._too_large("run of events without a choice", self._limits.barren_events, "events")
         if events.overflow:
             return self._too_large("event", self._limits.event_bytes)
         return self._decoder.characters <= self._text_limit or self._too_large("text", self._text_limit)
@@ -204,9 +215,11 @@ class ExchangeReader:
 
     # --- frames ------------------------------------------------------------------------------------
 
-    def _take(self, frames: list[Frame], offset_ms: float) -> None:
-        """Every frame once: the steady way where its envelope is known, else parsed, decoded and checked."""
-        steady = self._steady
+    def _take(self, frames: list[Frame], offset_ms: float) -> bool:
+        """Every frame once: the steady way where its envelope is known, else parsed, decoded and checked. Whether any
+        held a choice.
+        """
+        steady, chosen = self._steady, self._decoder.chosen
         ticks = 0
         for frame in frames:
             if steady is not None and steady.take(frame):
@@ -221,6 +234,7 @@ class ExchangeReader:
         self._frame_count += len(frames)
         if self._frames_kept:
             self._keep_frames(frames)
+        return ticks > 0 or self._decoder.chosen > chosen
 
     def _settle(self, steady: Steady) -> None:
         """Book what came the steady way."""
@@ -311,8 +325,8 @@ class ExchangeReader:
         if self._frames_kept:
             self._keep_frames([frame])
 
-    def _too_large(self, what: str, limit: int) -> bool:
-        self._fault = Fault(kind=FaultKind.TOO_LARGE, detail=f"the {what} exceeds {limit} bytes", after_content=True)
+    def _too_large(self, what: str, limit: int, unit: str = "bytes") -> bool:
+        self._fault = Fault(kind=FaultKind.TOO_LARGE, detail=f"the {what} exceeds {limit} {unit}", after_content=True)
         return False
 
     def _cut(self, observation: Observation, close_delimited: bool) -> Fault | None:

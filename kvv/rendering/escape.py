@@ -31,19 +31,44 @@ def _visible(ch: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+#: what the log readers of CI services obey: wherever it stands (Azure Pipelines, GitHub Actions, TeamCity, GitLab), and
+#: where a line begins with it (GitHub Actions, after blanks too; Buildkite). The last character becomes an escape.
+_COMMAND = re.compile(
+    r"##(?=\[|vso\[|teamcity\[)|section_(?=(?:start|end):)"
+    r"|::(?=(?:error|warning|notice|debug|group|endgroup|echo|stop-commands|add-mask|add-matcher|remove-matcher"
+    r"|add-path|set-env|set-output|save-state)[ :])",
+    re.IGNORECASE,
+)
+_COMMAND_LINE = re.compile(r"^[^\S\n]*(?:::|---|\+\+\+|~~~|\^\^\^)", re.MULTILINE)
+
+
+def uncommanding(text: str) -> str:
+    """The text without a workflow command of a CI service; nothing else is changed."""
+    for pattern in (_COMMAND, _COMMAND_LINE):
+        text = pattern.sub(lambda m: f"{m[0][:-1]}\\x{ord(m[0][-1]):02x}", text)
+    return text
+
+
+def uncommanding_json(text: str) -> str:
+    """The same JSON value without a workflow command: ``#`` stands in strings only, where it has another spelling."""
+    return text.replace("##", "#\\u0023").replace("section_", "section\\u005f")
+
+
 def plain(text: object, limit: int = LINE_LIMIT) -> str:
     """One harmless line: newlines and tabs become blanks, everything unprintable an escape."""
     cut = bound_text(str(text), limit)
     cut = re.sub(r"[\r\n\t]+", " ", cut)
-    return cut if cut.isprintable() else "".join(map(_visible, cut))
+    return uncommanding(cut if cut.isprintable() else "".join(map(_visible, cut)))
 
 
 def block(text: object, limit: int = TEXT_LIMIT) -> str:
     """Harmless text of several lines: newline and tab stay, everything else unprintable is an escape."""
     lines = bound_text(str(text), limit).replace("\r\n", "\n").split("\n")
-    return "\n".join(
-        line if line.replace("\t", "").isprintable() else "".join(ch if ch == "\t" else _visible(ch) for ch in line)
-        for line in lines
+    return uncommanding(
+        "\n".join(
+            line if line.replace("\t", "").isprintable() else "".join(ch if ch == "\t" else _visible(ch) for ch in line)
+            for line in lines
+        )
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from kvv.core import Gate, ReferenceValue, Stat
 from kvv.decision.decide import WaiverState
 from kvv.decision.inputs import CountedFindings
-from kvv.rendering.escape import jsonable
+from kvv.rendering.escape import jsonable, uncommanding_json
 from kvv.storage.view import CheckRow, Quantiles, RunView, TimingView, TrafficView
 
 SCHEMA_VERSION = 1
@@ -35,7 +35,7 @@ def _lines(value: Any) -> str:
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return uncommanding_json(json.dumps(value, ensure_ascii=True, allow_nan=False))
 
 
 def report(view: RunView) -> dict[str, Any]:

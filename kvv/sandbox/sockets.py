@@ -1,5 +1,5 @@
 """A system call filter (seccomp) for sandboxed commands: sockets of the families that a network namespace closes off,
-and of no other.
+and of no other; and calls that reach keys, memory or processes beyond a command's bounds.
 
 A namespace of its own leaves a hypervisor's sockets (AF_VSOCK) open, and whatever else reaches beyond the machine's
 networks. The filter is a handful of instructions in the kernel's own form (linux/filter.h, linux/seccomp.h), so that
@@ -29,19 +29,27 @@ _X32 = 0x4000_0000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """AUDIT_ARCH, and the numbers of the calls that make sockets. ``io_uring`` makes them without a call of their
-    own.
+    """AUDIT_ARCH, the numbers of the calls that make sockets, and of those that are refused whatever they ask for.
+
+    ``io_uring`` makes sockets without a call of their own. The session's keyring belongs to the user, not to the
+    command (``add_key``, ``request_key``, ``keyctl``). System V shared memory counts for no process and outlives them
+    all (``shmget``, ``shmat``). Whoever traces the sandbox's first process or writes to it takes on its limits, which
+    are none (``ptrace``, ``process_vm_writev``).
     """
 
     architecture: int
     socket: int
     socketpair: int
-    io_uring_setup: int = 425
+    refused: tuple[int, ...]
 
 
 _MACHINES: Mapping[str, Machine] = {
-    "x86_64": Machine(architecture=0xC000_003E, socket=41, socketpair=53),
-    "aarch64": Machine(architecture=0xC000_00B7, socket=198, socketpair=199),
+    "x86_64": Machine(
+        architecture=0xC000_003E, socket=41, socketpair=53, refused=(425, 248, 249, 250, 29, 30, 101, 311)
+    ),
+    "aarch64": Machine(
+        architecture=0xC000_00B7, socket=198, socketpair=199, refused=(425, 217, 218, 219, 194, 196, 117, 271)
+    ),
 }
 
 
@@ -60,8 +68,7 @@ def socket_filter(machine: str | None = None) -> bytes:
         no_call,
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 1, 0, _X32),
-        (_EQUAL, 0, 1, known.io_uring_setup),
-        no_call,
+        *(step for number in known.refused for step in ((_EQUAL, 0, 1, number), no_call)),
         (_EQUAL, 2, 0, known.socket),
         (_EQUAL, 1, 0, known.socketpair),
         allow,

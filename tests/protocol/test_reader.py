@@ -502,3 +502,40 @@ def test_no_json_raises(frames: list[Any], profile: Profile) -> None:
     read([event(frame) for frame in [*frames, *wrapped]], profile=profile)
     for frame in frames:
         read([orjson.dumps(frame)], headers=JSON, profile=profile)
+
+
+def _fed(event: bytes, events: int, limits: ReadLimits) -> tuple[int, int]:
+    """How many of the packets were read before the reader wanted no more, and what it counts as said."""
+    reader = ExchangeReader(
+        identity=IDENTITY,
+        attempt=1,
+        request=STREAMED,
+        started="t",
+        rules=None,
+        keep_frames=False,
+        limits=limits,
+        redact=None,
+    )
+    reader.head(200, (("content-type", "text/event-stream"),))
+    taken = 0
+    while taken < events and reader.feed(event, taken):
+        taken += 1
+    return taken, reader.said
+
+
+CHUNK = b'data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[%s]}\n\n'
+SAYS = CHUNK % b'{"index":0,"delta":{"content":"a"},"finish_reason":null}'
+
+
+@pytest.mark.parametrize("event", [CHUNK % b"", b"data: {}\n\n", b'data: {"usage":null}\n\n', b"data: 1\n\n"])
+def test_events_without_a_choice_are_no_news_and_end_the_stream(event: bytes) -> None:
+    assert _fed(event, 200, ReadLimits(barren_events=50)) == (50, 0)
+    assert _fed(event, 50, ReadLimits(barren_events=50)) == (50, 0)
+
+
+def test_events_with_a_choice_are_news_however_many_they_are() -> None:
+    assert _fed(SAYS, 200, ReadLimits(barren_events=50)) == (200, 200)
+
+
+def test_a_stream_is_bounded_in_bytes_whatever_it_says() -> None:
+    assert _fed(SAYS, 200, ReadLimits(stream_bytes=100 * len(SAYS)))[0] == 100

@@ -9,6 +9,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -22,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from kvv.rendering.escape import block, bound_text, cell, fence_text, jsonable, plain
+from kvv.rendering.escape import block, bound_text, cell, fence_text, jsonable, plain, uncommanding_json
 from kvv.reporting import csv as csv_report
 from kvv.reporting import github, html, junit, leaderboard, markdown, text
 from kvv.reporting import json as json_report
@@ -274,3 +275,47 @@ def test_a_cell_is_shown_as_the_line_that_it_is(value: str) -> None:
 )
 def test_a_cell_escapes_only_what_would_mean_something(text: str, written: str) -> None:
     assert cell(text) == written
+
+
+@pytest.mark.parametrize("shown", [plain, block, cell, fence_text])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "::error title=x::y",
+        "::stop-commands::z",
+        "##[group]x",
+        "##vso[task.setvariable variable=x]y",
+        "##VSO[task.complete]",
+        "###teamcity[buildStop comment='x']",
+        "section_start:1700000000:x",
+        "section_end:1700000000:x",
+        "--- x",
+        "+++ x",
+        "~~~ x",
+        "^^^ +++",
+    ],
+)
+def test_no_text_speaks_to_a_log_reader_of_a_ci_service(shown: Callable[[object], str], command: str) -> None:
+    line_start = command[0] in "-+~^"
+    for said in (command, f" \t{command}", f"a\n{command}", *(() if line_start else (f"said {command}",))):
+        out = shown(said)
+        if line_start:
+            assert not re.search(rf"^\s*{re.escape(command[:3])}", out, re.MULTILINE), out
+        else:
+            assert not re.search(r"##(\[|vso\[|teamcity\[)|section_(start|end):|::(error|stop-c)", out, re.I), out
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    ["tests/x.py::test_one", "std::vector", "a --- b", "## Heading", "#[x]", "section_start", "-- x", "a::b::c"],
+)
+def test_what_no_log_reader_obeys_stands_as_it_is(harmless: str) -> None:
+    assert plain(harmless) == block(harmless) == harmless
+
+
+def test_json_keeps_its_value_and_speaks_to_no_log_reader() -> None:
+    value = ["##vso[a]", "###[b", "\\##teamcity[", "section_start:1:x"]
+    out = uncommanding_json(json.dumps(value))
+    assert json.loads(out) == value
+    assert "##" not in out
+    assert "section_" not in out

@@ -101,6 +101,34 @@ def test_no_socket_reaches_a_hypervisor_by_whatever_call_it_is_made(box: Box) ->
     assert calls == "ring ENOSYS x32 ENOSYS wide EAFNOSUPPORT"
 
 
+#: name -> number on x86_64 and aarch64, and arguments with which the kernel does not say ENOSYS
+REFUSED = {
+    "add_key": (248, 217, 'b"user", b"kvv", b"x", 1, ctypes.c_int(-2)'),
+    "request_key": (249, 218, 'b"user", b"kvv", None, 0'),
+    "keyctl": (250, 219, "0, ctypes.c_int(-3), 0"),
+    "shmget": (29, 194, "0, 4096, 0o1600"),
+    "shmat": (30, 196, "0, None, 0"),
+    "ptrace": (101, 117, "0, 0, None, None"),
+    "process_vm_writev": (311, 271, "1, None, 0, None, 0, 0"),
+    "getpid": (39, 172, ""),
+}
+
+
+@pytest.mark.skipif(not socket_filter(), reason="the system calls of this processor are not known to the filter")
+@pytest.mark.parametrize("box", ["bwrap"], indirect=True)
+def test_no_command_reaches_keys_shared_memory_or_another_process_by_a_call(box: Box) -> None:
+    column = 0 if platform.machine() == "x86_64" else 1
+    tries = "".join(
+        f"ctypes.set_errno(0); r = libc.syscall({call[column]}{', ' * bool(call[2])}{call[2]})\n"
+        f"print('{name}', errno.errorcode[ctypes.get_errno()] if r < 0 else 'done')\n"
+        for name, call in REFUSED.items()
+    )
+    (done,) = box.run(f"python3 - <<'END'\nimport ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\n{tries}END")
+    assert dict(line.split() for line in done.output.splitlines()) == dict.fromkeys(REFUSED, "ENOSYS") | {
+        "getpid": "done"
+    }
+
+
 @pytest.mark.parametrize("box", ["bwrap"], indirect=True)
 def test_the_first_process_does_not_tell_where_anything_lies_outside(box: Box) -> None:
     done, held = box.run(

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from kvv.cli.verbs.opening import open_run
 from kvv.core import Finding
 from kvv.planning.config import ConfigError
-from kvv.rendering.escape import bound_text, plain
+from kvv.rendering.escape import bound_text, plain, uncommanding_json
 from kvv.storage.store import Store, StoredExchange
 
 #: findings printed for people; --json has all of them
@@ -73,7 +73,7 @@ def show_findings(arguments: argparse.Namespace) -> int:
                 f" {', '.join(known) or 'none'}"
             )
         if arguments.json_output:
-            print(json.dumps([found.facts() for found in _found(store, arguments.rule)], indent=1))
+            print(uncommanding_json(json.dumps([found.facts() for found in _found(store, arguments.rule)], indent=1)))
             return 0
         number = 0
         for number, found in enumerate(_found(store, arguments.rule), start=1):

@@ -17,7 +17,7 @@ from kvv.cli.verbs.opening import open_run
 from kvv.core import Area, Case, Verdict
 from kvv.core.exit_codes import ExitCode
 from kvv.planning.config import ConfigError, RunConfig
-from kvv.rendering.escape import plain
+from kvv.rendering.escape import plain, uncommanding_json
 from kvv.sandbox.adapters import AdapterError, check_played
 from kvv.storage.files import replace_file
 from kvv.storage.run_folder import STORE, read_config
@@ -168,11 +168,8 @@ def show(arguments: argparse.Namespace) -> int:
         # a contract case is told by the bytes of one exchange; a benchmark's sample by what was said
         told = [] if case.area is not Area.ACCURACY else list(conversation(store, case_id, verdict.sample))
     if arguments.json_output:
-        print(
-            json.dumps(
-                _facts(case, verdict, row, stored) | ({"conversation": told} if told else {}), indent=1, default=str
-            )
-        )
+        facts = _facts(case, verdict, row, stored) | ({"conversation": told} if told else {})
+        print(uncommanding_json(json.dumps(facts, indent=1, default=str)))
     else:
         print("\n".join(_lines(case, verdict, row, stored, told)))
     if arguments.export:

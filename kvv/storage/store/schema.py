@@ -9,7 +9,8 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 from kvv.storage.store.errors import StoreError
@@ -118,6 +119,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         check_same_thread=False,
     )
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
     return connection
 
 
@@ -167,7 +169,23 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path}: not a kvv store")
     if version > VERSION:
         raise StoreError(f"{path}: written by a newer kvv (store version {version}, this one reads up to {VERSION})")
+    # a view may compute for ever and a trigger may delete what is read: neither is ever ours
+    if _objects(connection) != _own_objects():
+        raise StoreError(f"{path}: its tables, views, triggers and indexes are not those that kvv makes; it is refused")
     connection.execute("SELECT count(*) FROM meta").fetchone()
+
+
+def _objects(connection: sqlite3.Connection) -> frozenset[tuple[str, ...]]:
+    """Type, name, table and statement of all that the file defines, read without running any of it."""
+    rows = connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master LIMIT 100")
+    return frozenset(tuple(" ".join(str(part).split()) for part in row) for row in rows)
+
+
+@cache
+def _own_objects() -> frozenset[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        return _objects(connection)
 
 
 def finish(connection: sqlite3.Connection) -> None:
