@@ -117,6 +117,22 @@ def test_two_runs_share_one_limit() -> None:
     assert refused <= 0.03
 
 
+def test_refusals_that_no_slower_pace_avoids_are_no_limit() -> None:
+    """A gateway that refuses one request in five, however fast they come."""
+    rate, now, sent = Rate(), 0.0, 0
+    while sent < 400 and now < 600:
+        now += max(rate.wait_s(now), 0.01)
+        rate.take(now)
+        sent += 1
+        if sent % 5:
+            rate.answered()
+        else:
+            rate.refused(now, now + 0.02, None)
+    assert rate.regardless
+    assert rate.limit is None
+    assert now < 60
+
+
 def test_retry_after_holds_every_request_and_no_longer() -> None:
     rate = Rate()
     for start in (0.0, 0.1, 0.2):

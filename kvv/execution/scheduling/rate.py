@@ -25,6 +25,11 @@ SPAN_S, SPAN_REQUESTS, CUT, LEAST_CUT = 2.0, 5, 0.8, 0.25
 RECENT_S = 1.0
 #: a hold without ``Retry-After``, seconds; it doubles while nothing at all is answered
 HOLD_S, HOLD_MOST_S = 0.5, 60.0
+#: refusals in a row with fewer admitted requests between them, of which so many are admitted, are not for the pace
+#: where they come on although fewer were admitted a second, by this factor, than before
+QUICK_REQUESTS, MOSTLY, SLOWED = 20, 0.6, 3.0
+#: as many more refused than admitted requests show that it was the pace
+PATIENCE = 10
 #: starts that are remembered while nothing was refused; by how much a late start does not delay the next, seconds
 MEMORY, LATE_S = 10_000, 0.05
 #: refusals in a row with one feature, and answers without it beside them, that make them the feature's own
@@ -94,6 +99,15 @@ class Rate:
     _held_s: float = 0.0
     #: how long the rate stays below the limit after ``_told``
     _flat: float = FLAT_S
+    #: of refusals in a row that came soon after the one before: what was admitted and refused, and the most that was
+    #: admitted a second between two of them
+    _kept: int = 0
+    _lost: int = 0
+    _fastest: float = 0.0
+    #: refusals that no slower pace avoids: the rate is not limited, some requests are
+    regardless: bool = False
+    #: since then: refused less admitted requests
+    _unpaced: int = 0
     _silent: int = 0
 
     def wait_s(self, now: float) -> float:
@@ -123,6 +137,7 @@ class Rate:
     def answered(self) -> None:
         """A request was admitted, whatever it was answered with."""
         self._silent = 0
+        self._unpaced = max(-PATIENCE, self._unpaced - 1)
 
     def refused(self, started: float, now: float, retry_after_s: float | None) -> bool:
         """A request that started then was refused for its pace. True when this is news: refusals of requests that had
@@ -131,10 +146,22 @@ class Rate:
         with suppress(ValueError):
             self._starts.remove(started)
         if self.limit is not None and started < self._told:
+            self._lost += 1
             if retry_after_s is not None and now + retry_after_s > self.held_until:
                 self._held_s += now + retry_after_s - max(now, self.held_until)
                 self.held_until = now + retry_after_s
             return False
+        if not self.regardless and self._comes_regardless(started):
+            self.limit, self.regardless, self._unpaced = None, True, 0
+        if self.regardless:
+            self._starts.clear()
+            self._unpaced += 1
+            # most are refused: it was a limit after all, and is learned anew
+            self.regardless = self._unpaced <= PATIENCE
+            if self.regardless:
+                self.held_until = max(self.held_until, now + (retry_after_s or 0.0))
+                return False
+            self._empty, self._kept, self._lost, self._fastest = now - SPAN_S, 0, 0, 0.0
         self.limit, sure = self._measured(started)
         self._flat = max(FLAT_S, FLAT_REQUESTS / self.limit) if sure else max(UNSURE_S, UNSURE_REQUESTS / self.limit)
         while self._starts and self._starts[0] <= started:
@@ -145,6 +172,21 @@ class Rate:
         self.held_until = self._next = max(self.held_until, now + min(pause, max(HOLD_MOST_S, retry_after_s or 0.0)))
         self._held_s = self.held_until - now
         return True
+
+    def _comes_regardless(self, started: float) -> bool:
+        """Whether refusals come as often at a fraction of the pace, among requests that are mostly admitted. Under a
+        limit as much is admitted a second, holds included, however fast requests come.
+        """
+        admitted = sum(start <= started for start in self._starts)
+        if self._empty is None or admitted >= QUICK_REQUESTS:
+            self._kept, self._lost, self._fastest = 0, 0, 0.0
+            return False
+        self._kept += admitted
+        self._lost += 1
+        throughput = admitted / max(started - self._empty, 1e-3)
+        slowed = 0 < throughput * SLOWED <= self._fastest
+        self._fastest = max(self._fastest, throughput)
+        return slowed and self._kept >= MOSTLY * (self._kept + self._lost)
 
     def _measured(self, started: float) -> tuple[float, bool]:
         """The rate that was admitted up to the refused request, and whether that is more than a guess."""

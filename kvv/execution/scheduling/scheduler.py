@@ -39,6 +39,8 @@ from kvv.transport import Transport
 
 #: attempts at one request, the first included
 ATTEMPTS = {Classification.UNAVAILABLE: 5, Classification.SERVER_ERROR: 3}
+#: attempts at one request that may be refused for the endpoint's pace before each counts as failed
+PACED_ATTEMPTS = 100
 #: pause before the second attempt, seconds; doubles with each further one
 BACKOFF_S = 0.5
 #: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on
@@ -280,7 +282,7 @@ class Scheduler:
     async def _attempts(self, work: Work, identity: Identity, request: Request, body: EncodedBody) -> Answered:
         first = work.attempts.get(identity.key, 0)
         contract = work.suite.kind is not SuiteKind.BENCHMARK
-        tried = 0
+        tried = paced = 0
         for attempt in count(first + 1):
             await self._open_road.wait()
             answers = self._answers[request.role]
@@ -288,7 +290,8 @@ class Scheduler:
             found = assess(received.exchange, received.observation)
             held = self._learn(found, received, request, work.case, started)
             # the endpoint's pace is no failed attempt while it answers others
-            tried += not (held and self._answers[request.role] > answers)
+            paced += held
+            tried += not (held and self._answers[request.role] > answers and paced <= PACED_ATTEMPTS)
             answered = Answered(
                 request=request,
                 exchange=received.exchange,
@@ -301,8 +304,8 @@ class Scheduler:
                 if request.role is Role.JUDGE:
                     return self._judged(found, answered)
                 return await self._settled(work.case, found, answered, grave=GRAVE_TO_CONTRACT if contract else GRAVE)
-            if not held:
-                await self._pause(self._wait_s(found, tried))
+            if not held or self._limiters[request.role].rate.regardless:
+                await self._pause(self._wait_s(found, max(tried, 1)))
         raise AssertionError("unreachable")
 
     async def _send(
