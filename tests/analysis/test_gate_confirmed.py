@@ -269,7 +269,7 @@ def test_annotations_cannot_be_forged_and_keep_their_number(sides: Any) -> None:
     said = workflow_commands(result(sides, lines))
     assert len(said.splitlines()) == 10 + 1
     assert all(line.startswith(("::error title=g", "::notice title=kvv gate::")) for line in said.splitlines())
-    assert "title=g0%3A%2C/x::bad: 100 %25 ::error::forged" in said
+    assert "title=g0%3A%2C/x::bad: 100 %25 :\\x3aerror::forged" in said
     assert document(result(sides, lines)).outcome == "fail"
 
 
