@@ -201,10 +201,22 @@ def _verb(name: str) -> Verb:
             from kvv.cli.verbs import vendors
 
             chosen = vendors.vendors
-        case "gate" | "baseline":
+        case "gate":
             from kvv.cli.verbs import gate
 
-            chosen = {"gate": gate.gate, "baseline": gate.baseline}[name]
+            chosen = gate.gate
+        case "baseline":
+            from kvv.cli.verbs import baseline
+
+            chosen = baseline.baseline
+        case "nightly":
+            from kvv.cli.verbs import nightly
+
+            chosen = nightly.nightly
+        case "prune":
+            from kvv.cli.verbs import prune
+
+            chosen = prune.prune
         case "leaderboard":
             from kvv.cli.verbs import leaderboard
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvv.cli.options import Parser, add_again_options, add_output_options
+from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[Parser]
 
+WAIVERS = "[[waiver]] tables: case, reason, owner, issue, expires"
 FORMATS = ("text", "md", "json", "html", "csv")
 
 
@@ -26,13 +27,6 @@ def add_compared_verbs(verbs: Verbs) -> None:
         action="append",
         metavar="RUN|FILE",
         help="a run or an accepted baseline file (repeatable; the newest counts)",
-    )
-    gate.add_argument(
-        "--last",
-        type=int,
-        default=5,
-        metavar="K",
-        help="how many baselines are looked at, the older ones for drift (default: 5)",
     )
     gate.add_argument("--confirm", metavar="RUN", help="a second, fresh run: an alarm counts only where it repeats it")
     gate.add_argument(
@@ -52,25 +46,13 @@ def add_compared_verbs(verbs: Verbs) -> None:
     )
     add_again_options(gate, "--confirm-now: ")
     gate.add_argument("--policy", metavar="NAME|FILE", help="default: nightly")
-    gate.add_argument("--waivers", metavar="FILE", help="[[waiver]] tables: case, reason, owner, issue, expires")
-    told = "fail: exit code 3; warn: 0, but 3 for an alarm that could not be confirmed (default: fail)"
-    gate.add_argument("--on-inconclusive", choices=("fail", "warn"), default="fail", help=told)
-    gate.add_argument(
-        "--on-drift",
-        choices=("fail", "warn"),
-        default="warn",
-        help="whether a shown drift fails the night (default: warn)",
-    )
-    _add_baselines(gate)
+    gate.add_argument("--waivers", metavar="FILE", help=WAIVERS)
+    _add_night(gate)
     _add_allow_different(gate)
     _add_formats(gate)
-    baseline = verbs.add_parser("baseline", help="accept a run as the baseline of later ones; list what was accepted")
-    baseline.add_argument("action", choices=("accept", "list"))
-    baseline.add_argument("run", nargs="?", metavar="RUN")
-    baseline.add_argument("--note", metavar="TEXT", help="why, for those who read the file")
-    baseline.add_argument("--force", action="store_true", help="accept a run that failed or is partial")
-    _add_baselines(baseline)
-    _add_formats(baseline)
+    _add_baseline(verbs)
+    _add_nightly(verbs)
+    _add_prune(verbs)
     board = verbs.add_parser("leaderboard", help="many runs as one table, with intervals and tie groups")
     board.add_argument("folders", nargs="+", metavar="DIR", help="run folders, submissions, or folders that hold some")
     board.add_argument("--all", action="store_true", help="every run, not only the newest of each endpoint")
@@ -95,7 +77,79 @@ def add_compared_verbs(verbs: Verbs) -> None:
     add_output_options(merge)
 
 
-def _add_baselines(parser: argparse.ArgumentParser) -> None:
+def _add_baseline(verbs: Verbs) -> None:
+    baseline = verbs.add_parser("baseline", help="what later nights are held to: accept, measure, list")
+    actions = baseline.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    accept = actions.add_parser("accept", help="accept a finished run")
+    accept.add_argument("run", metavar="RUN")
+    accept.add_argument("--force", action="store_true", help="accept a run that failed or is partial")
+    accept.add_argument("--out", metavar="DIR", help="where runs are looked for by name (default: reports/)")
+    init = actions.add_parser("init", help="measure an endpoint and accept what was measured (experimental)")
+    add_run_options(init)
+    init.add_argument("--count", type=int, default=2, metavar="N", help="how many runs (default: 2: an F1 wants two)")
+    for parser in (accept, init):
+        parser.add_argument("--note", metavar="TEXT", help="why, for those who read the file")
+        parser.add_argument("--build", metavar="TEXT", help="what was served: a release, an image digest")
+        parser.add_argument(
+            "--expires", metavar="90d|DATE", help="the last day on which a night may pass by it (default: never)"
+        )
+        _add_baselines(parser)
+    listing = actions.add_parser("list", help="what was accepted")
+    _add_baselines(listing)
+    _add_formats(listing)
+
+
+def _add_nightly(verbs: Verbs) -> None:
+    nightly = verbs.add_parser(
+        "nightly",
+        help="a night: run, gate against accepted baselines, confirm an alarm, one line (experimental)",
+    )
+    add_run_options(nightly)
+    group = nightly.add_argument_group(
+        "the night", "SUITE may also be a FLEET.toml with a [[vendor]] table for each of many endpoints."
+    )
+    group.add_argument(
+        "--notify",
+        metavar="URL|COMMAND|env:NAME",
+        help="post an alarm's line there, or give it to a command's standard input; once for each alarm",
+    )
+    group.add_argument("--metrics", metavar="FILE", help="write the night as Prometheus text")
+    group.add_argument("--waivers", metavar="FILE", help=WAIVERS)
+    _add_night(group)
+    _add_allow_different(group)
+
+
+def _add_prune(verbs: Verbs) -> None:
+    prune = verbs.add_parser(
+        "prune", help="remove the stores of old runs; reports, unfinished runs and baselines stay (experimental)"
+    )
+    prune.add_argument("folder", nargs="?", default="reports", metavar="DIR", help="default: reports/")
+    prune.add_argument("--keep", required=True, metavar="90d", help="runs that ended in so many days keep their stores")
+    prune.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
+    _add_baselines(prune)
+
+
+def _add_night(parser: argparse._ActionsContainer) -> None:
+    """What `gate` and `nightly` share."""
+    parser.add_argument(
+        "--last",
+        type=int,
+        default=5,
+        metavar="K",
+        help="how many baselines are looked at, the older ones for drift (default: 5)",
+    )
+    told = "fail: exit code 3; warn: 0, but 3 for an alarm that could not be confirmed (default: fail)"
+    parser.add_argument("--on-inconclusive", choices=("fail", "warn"), default="fail", help=told)
+    parser.add_argument(
+        "--on-drift",
+        choices=("fail", "warn"),
+        default="warn",
+        help="whether a shown drift fails the night (default: warn)",
+    )
+    _add_baselines(parser)
+
+
+def _add_baselines(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--baselines",
         default="baselines",
@@ -111,7 +165,7 @@ def _add_formats(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", default=None, help="tracebacks")
 
 
-def _add_allow_different(parser: argparse.ArgumentParser) -> None:
+def _add_allow_different(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--allow-different",
         action="append",

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from kvv.core import Surface
 from kvv.core.usage_error import text_problem
@@ -74,7 +74,7 @@ class _Entry(_Table):
 
 
 class _File(_Table):
-    vendor: Annotated[tuple[_Entry, ...], Field(min_length=2, max_length=MOST)]
+    vendor: tuple[_Entry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +85,9 @@ class Vendor:
     config: RunConfig
 
 
-def read_vendors(path: Path, config: RunConfig) -> list[Vendor]:
+def read_vendors(path: Path, config: RunConfig, *, least: int = 2, most: int = MOST) -> list[Vendor]:
     """The file's sides over the options that all share. ConfigError in one line that names file, line where it can be
-    told, entry and key.
+    told, entry and key, or for fewer than ``least`` and more than ``most`` sides.
     """
     text = _text(path)
     try:
@@ -101,6 +101,8 @@ def read_vendors(path: Path, config: RunConfig) -> list[Vendor]:
         entries = _File.model_validate(table).vendor
     except ValidationError as error:
         raise place.error(*_first(error)) from None
+    if not least <= len(entries) <= most:
+        raise place.error(("vendor",), f"wants {least} to {most} [[vendor]] tables")
     sides = [_side(entry, number, config, place) for number, entry in enumerate(entries)]
     for number, side in enumerate(sides):
         if side.name.casefold() in {earlier.name.casefold() for earlier in sides[:number]}:
@@ -134,8 +136,6 @@ def _first(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
             tables: dict[int, type[_Table]] = {1: _File, 3: _Entry}
             table = tables.get(len(found["loc"]), _Prices)
             words = f"no such key; known: {', '.join(table.model_fields)}"
-        case "too_short" | "too_long" if found["loc"] == ("vendor",):
-            words = f"wants 2 to {MOST} [[vendor]] tables"
         case _:
             words = found["msg"].removeprefix("Value error, ")
     return found["loc"], words

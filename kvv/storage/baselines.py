@@ -4,7 +4,8 @@ A file holds a run's ``RunSummary`` (settings, per-case values, no answers), so 
 can be
 committed:
 
-    {"kvv_baseline": 1, "accepted": "2026-03-01T12:00:00Z", "note": "...", "side": {...}}
+    {"kvv_baseline": 1, "accepted": "2026-03-01T12:00:00Z", "note": "...", "build": "...", "expires": "2026-06-01",
+     "side": {...}}
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,20 +33,29 @@ _SIDE = TypeAdapter(RunSummary)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """``accepted`` is an ISO 8601 UTC time; "" for a run that was named by hand."""
+    """``accepted`` is an ISO 8601 UTC time; "" for a run that was named by hand. ``build`` is the user's word for what
+    was served (an image digest, a release); after the day ``expires`` (ISO 8601, "" for never) nobody passes by it.
+    """
 
     side: RunSummary
     accepted: str = ""
     note: str = ""
+    build: str = ""
+    expires: str = ""
 
     @property
     def when(self) -> str:
         return self.accepted or self.side.date
 
+    def expired(self, today: date) -> bool:
+        """Whether its last day is over."""
+        return bool(self.expires) and today.isoformat() > self.expires
+
 
 def baseline_text(baseline: Baseline) -> str:
     """The same baseline gives the same bytes."""
     head = {"kvv_baseline": FORMAT, "accepted": baseline.accepted, "note": baseline.note}
+    head |= {name: value for name in ("build", "expires") if (value := getattr(baseline, name))}
     table = {**head, "side": _SIDE.dump_python(baseline.side, mode="json")}
     return json.dumps(table, ensure_ascii=True, sort_keys=True, separators=(",", ":")) + "\n"
 
@@ -76,7 +87,10 @@ def read_baseline(path: Path) -> Baseline:
             )
         side = _SIDE.validate_python(table.get("side"))
         side = replace(side, vendor=vendor_stored(side.vendor, side.base_url))
-        return Baseline(side=side, accepted=str(table.get("accepted", "")), note=str(table.get("note", "")))
+        texts = {name: str(table.get(name, "")) for name in ("accepted", "note", "build", "expires")}
+        if texts["expires"]:
+            date.fromisoformat(texts["expires"])
+        return Baseline(side=side, **texts)
     except OSError as error:
         raise ConfigError(f"--baseline: {path}: {error.strerror or error}") from error
     except ValidationError as error:

@@ -27,9 +27,11 @@ def commands(text: str) -> list[list[str]]:
     text = re.sub(r"\$\{\{.*?\}\}/", "1/", text)
     text = re.sub(r"\$\(\(.*?\)\)", "1", re.sub(r"\$\{\{.*?\}\}", "1", text))
     found = re.findall(
-        r"(?:^|[\s(])(kvv (?:run|gate|report|history|merge|baseline|compare) [^|\n`)#>]*)", text, re.MULTILINE
+        r"(?:^|[\s(])(kvv (?:run|gate|report|history|merge|baseline|compare|nightly|prune) [^|\n`)#>]*)",
+        text,
+        re.MULTILINE,
     )
-    return [shlex.split(re.sub(r"\$\w+|\"\$\w+\"", "x", line))[1:] for line in found]
+    return [shlex.split(re.sub(r"\$[\w@]+|\"\$[\w@]+\"", "x", line))[1:] for line in found]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -81,16 +83,12 @@ def test_the_matrix_and_the_indexed_job_ask_for_every_shard_once() -> None:
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 
-def fake_kvv(folder: Path, gates: str) -> dict[str, str]:
-    """A kvv that notes its calls; `gate` ends with the next of these exit codes."""
+def fake_kvv(folder: Path, code: int) -> dict[str, str]:
+    """A kvv that notes its calls; `nightly` ends with this exit code."""
     folder.mkdir()
-    (folder / "codes").write_text(gates, "utf-8")
     script = f"""#!/bin/sh
 echo "$@" >> {folder}/calls
-case $1 in
-run) n=$(grep -c '^run' {folder}/calls); echo "PASS"; echo "reports/run$n" ;;
-gate) code=$(cut -c1 {folder}/codes); cut -c2- {folder}/codes > {folder}/rest; mv {folder}/rest {folder}/codes; exit "$code" ;;
-esac
+[ "$1" != nightly ] || exit {code}
 """
     (folder / "kvv").write_text(script, "utf-8")
     (folder / "kvv").chmod(0o755)
@@ -99,13 +97,13 @@ esac
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="no POSIX shell on this machine")
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
-def test_the_nightly_script_measures_once_and_ends_as_the_gate_says(tmp_path: Path, code: int) -> None:
-    environment = fake_kvv(tmp_path / "bin", str(code))
+def test_the_nightly_script_ends_as_the_night_did(tmp_path: Path, code: int) -> None:
+    environment = fake_kvv(tmp_path / "bin", code) | {"KVV_NOTIFY": "https://hook.example/secret"}
     ran = subprocess.run(
         ["sh", str(DOCS / "nightly.sh"), str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )
     calls = (tmp_path / "bin/calls").read_text("utf-8").splitlines()
     assert ran.returncode == code, ran.stderr
-    assert [call.split()[0] for call in calls] == ["run", "gate", "report", "history"]
-    assert calls[1].startswith("gate reports/run1 --confirm-now --deadline ")
-    assert calls[2].startswith("report reports/run1 ")
+    assert [call.split()[0] for call in calls] == ["nightly", "prune"]
+    assert calls[0].endswith("-q --notify env:KVV_NOTIFY")
+    assert "secret" not in "".join(calls)

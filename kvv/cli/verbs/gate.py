@@ -1,12 +1,12 @@
-"""`kvv gate` and `kvv baseline`: did it get worse than what was accepted?"""
+"""`kvv gate`: did it get worse than what was accepted?"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -34,15 +34,13 @@ from kvv.core import Outcome
 from kvv.decision import Decision
 from kvv.planning.config import ConfigError
 from kvv.profiles.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
-from kvv.rendering.document import Document, DocumentTable, Section, markdown
-from kvv.rendering.escape import jsonable
+from kvv.rendering.document import markdown
 from kvv.reporting.finalize import tell_github
 from kvv.reporting.github import summary
 from kvv.reporting.text import plain
-from kvv.storage.baselines import Baseline, accepted_baselines, newest_first, read_baseline, write_baseline
+from kvv.storage.baselines import Baseline, accepted_baselines, newest_first, read_baseline
 from kvv.storage.reevaluated import reevaluate
 from kvv.storage.run_folder import STORE
-from kvv.storage.run_metadata import now
 from kvv.storage.run_summary import RunSummary
 from kvv.storage.run_summary_reader import open_finished, side_of
 from kvv.storage.view import RunView
@@ -55,10 +53,26 @@ ALWAYS_ALLOWED = frozenset({"suites"})
 
 def gate(arguments: argparse.Namespace) -> int:
     """Exit code 0 pass, 1 a gate failed, 3 inconclusive (0 under --on-inconclusive warn), 4 our own error."""
+    result = regression_result(arguments)
+    code = result.exit_code(inconclusive_fails=arguments.on_inconclusive == "fail")
+    shown = document(result)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # what is meant for a machine or a file keeps standard output to itself
+        tell_github(
+            workflow_commands(result) if arguments.to or arguments.format == "text" else "", summary(markdown(shown))
+        )
+    put(arguments, shown, lambda: as_json(result, code=code))
+    return code
+
+
+def regression_result(arguments: argparse.Namespace) -> GateResult:
+    """The run against its baselines, with the fresh measurement that ``--confirm-now`` asks for. ConfigError for wrong
+    options, a run or baselines that cannot be read or compared, and where no baseline was accepted.
+    """
     _check(arguments)
     policy = _policy(arguments.policy or DEFAULT_POLICY, arguments.waivers)
     allowed = allowed_kinds(arguments.allow_different) | ALWAYS_ALLOWED
-    side, folder = _side(arguments.run, arguments.out, "RUN")
+    side, folder = side_in(arguments.run, arguments.out, "RUN")
     if arguments.confirm_now:
         with open_finished(str(folder), None) as (store, _):
             check_bounds(folder, store, bounds_of(vars(arguments)))
@@ -77,10 +91,12 @@ def gate(arguments: argparse.Namespace) -> int:
     if second is not None and second.confirmation.side is not None:
         drift = repeated_drift(drift, drift_of(second.confirmation.side, older, policy, rng))
     lines, missing = decide_lines(view.decision, second.decision if second else None, second.trouble if second else "")
+    if baselines[0].expired(datetime.now(UTC).date()):
+        missing.append(f"the baseline expired on {baselines[0].expires}: accept a newer run")
     deciding = drift_outcomes(drift, wanted=second is not None) if held.drift_fails else []
     broken, mended = contract_changes(found)
     gated = [line.gate.id.split("/", 1)[0] for line in lines if line.gate.decision is not Outcome.SKIP]
-    result = GateResult(
+    return GateResult(
         run=side,
         baseline=newest,
         older=tuple(older),
@@ -106,15 +122,6 @@ def gate(arguments: argparse.Namespace) -> int:
         rules=tuple(line for line in rule_lines([newest, side]) if len(set(line.outcomes)) > 1),
         differences=tuple(pair for suite in found.quality for pair in suite.pairs if pair.measure.primary),
     )
-    code = result.exit_code(inconclusive_fails=arguments.on_inconclusive == "fail")
-    shown = document(result)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        # what is meant for a machine or a file keeps standard output to itself
-        tell_github(
-            workflow_commands(result) if arguments.to or arguments.format == "text" else "", summary(markdown(shown))
-        )
-    put(arguments, shown, lambda: as_json(result, code=code))
-    return code
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -164,7 +171,7 @@ def _second(
 ) -> _Second | None:
     """The run of --confirm, or what --confirm-now measures; None where neither was asked for or nothing alarmed."""
     if arguments.confirm:
-        named, where = _side(arguments.confirm, arguments.out, "--confirm")
+        named, where = side_in(arguments.confirm, arguments.out, "--confirm")
         if where.resolve() == folder.resolve() or named.same_run(side):
             raise ConfigError("--confirm: is the same run; a confirmation is a fresh measurement")
         if named.model != side.model:
@@ -186,7 +193,7 @@ def _second(
     fresh = remeasure(folder, again, bounds_of(vars(arguments)))
     if fresh.folder is None:
         return _Second(confirmation=Confirmation(trouble=fresh.trouble))
-    measured, where = _side(str(fresh.folder), None, "--confirm-now")
+    measured, where = side_in(str(fresh.folder), None, "--confirm-now")
     if unlike := find_refused(differences([held.accepted[0], measured]), held.allowed):
         return _Second(
             confirmation=Confirmation(
@@ -239,7 +246,7 @@ def _like(
     return kept, unused
 
 
-def _side(name: str, out: str | None, option: str) -> tuple[RunSummary, Path]:
+def side_in(name: str, out: str | None, option: str) -> tuple[RunSummary, Path]:
     with open_finished(name, out, option) as (store, folder):
         return side_of(store), folder
 
@@ -308,57 +315,4 @@ def _named(name: str, out: str | None) -> Baseline:
     path = Path(name)
     if path.is_file() and path.suffix == ".json":
         return read_baseline(path)
-    return Baseline(side=_side(name, out, "--baseline")[0])
-
-
-# --- kvv baseline ------------------------------------------------------------------------------------
-
-
-def baseline(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.baselines)
-    if arguments.action == "list":
-        put(arguments, _listing(accepted_baselines(folder), folder), lambda: _listing_json(accepted_baselines(folder)))
-        return 0
-    if not arguments.run:
-        raise ConfigError("RUN: say which run to accept")
-    side, run_folder = _side(arguments.run, arguments.out, "RUN")
-    if not arguments.force:
-        _acceptable(side, run_folder)
-    path = write_baseline(folder, Baseline(side=side, accepted=now(), note=arguments.note or ""))
-    print(plain(f"accepted {side.run_id} as the baseline of {side.vendor} {side.model}: {path}", 1000))
-    return 0
-
-
-def _acceptable(side: RunSummary, folder: Path) -> None:
-    """A baseline is what later nights are held to: a failed or incomplete run is accepted only on the user's word."""
-    if side.partial:
-        raise ConfigError(f"RUN: {folder} is partial; `kvv resume` completes it, --force accepts it all the same")
-    if side.verdict in (Outcome.FAIL.value, Outcome.ERROR.value):
-        raise ConfigError(f"RUN: the verdict of {folder} is {side.verdict}; --force accepts it all the same")
-
-
-def _listing(found: Sequence[Baseline], folder: Path) -> Document:
-    rows = tuple(
-        (b.side.vendor, b.side.model, b.accepted, b.side.run_id, b.side.verdict, ", ".join(b.side.suites), b.note)
-        for b in found
-    )
-    columns = ("vendor", "model", "accepted", "run", "verdict", "suites", "note")
-    table = DocumentTable(name="baselines", columns=columns, rows=rows)
-    return Document(
-        title=f"{len(rows)} accepted baselines under {folder}/", sections=(Section(title="Baselines", tables=(table,)),)
-    )
-
-
-def _listing_json(found: Sequence[Baseline]) -> str:
-    rows = [
-        {
-            "vendor": b.side.vendor,
-            "model": b.side.model,
-            "accepted": b.accepted,
-            "run_id": b.side.run_id,
-            "verdict": b.side.verdict,
-            "note": b.note,
-        }
-        for b in found
-    ]
-    return json.dumps(jsonable(rows), ensure_ascii=True, indent=1) + "\n"
+    return Baseline(side=side_in(name, out, "--baseline")[0])

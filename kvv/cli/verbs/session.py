@@ -28,7 +28,7 @@ from kvv.planning.run_plan import RunPlan
 from kvv.rendering.escape import plain
 from kvv.reporting.finalize import Tell, check_reference, finalize, record_ending, write_files
 from kvv.sandbox import WARNING
-from kvv.storage.run_folder import STORE, create_folder, vendor_of, write_config
+from kvv.storage.run_folder import STORE, create_folder, slug, vendor_of, write_config
 from kvv.storage.run_metadata import check_meta, run_meta
 from kvv.storage.store import Store, StoreError, WriteError
 
@@ -36,8 +36,10 @@ from kvv.storage.store import Store, StoreError, WriteError
 SPENT_REASONS = frozenset({"max-requests", "max-tokens-total", "max-cost"})
 
 
-def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -> int:
-    """A new run; its exit code. ``tell`` is given the ended run in place of standard output."""
+def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None, vendor: str = "") -> int:
+    """A new run; its exit code. ``tell`` is given the ended run in place of standard output; ``vendor`` is another name
+    than the host's.
+    """
     job, part = take_shard(prepare(config, contract_only=contract_only))
     official = reference_job(job)
     _say(config, f"profile {job.profile.id}, surface {job.profile.surface}: {job.profile_reason}")
@@ -63,9 +65,9 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
         check_endpoints(one, name)
     check_reference(config)
     with ExitStack() as undo:
-        folder = create_folder(config.out, vendor_of(config.base_url), job.model)
+        folder = create_folder(config.out, slug(vendor) or vendor_of(config.base_url), job.model)
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        store = begin(job, folder, part=part, undo=undo)
+        store = begin(job, folder, part=part, undo=undo, vendor=vendor)
         beside = None if official is None else begin(official, lane_folder(folder), lane_of=folder.name, undo=undo)
         write_config(folder, config)  # last: it makes the folder a run that can be found
         undo.pop_all()
