@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: as inspect-ai 0.3.158 reads it (``model/_reasoning.py``), the version of KVV's lock file: with its case, anywhere
+_INSPECT = re.compile(r"<think([^>]*)>(.*?)</think>", re.DOTALL)
 _START = re.compile(r"\s*<think(?:ing)?\b[^>]{0,100}>", re.IGNORECASE)
 _END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
@@ -17,3 +19,11 @@ def visible(answer: str) -> str:
     start = _START.match(answer)
     end = _END.search(answer, start.end()) if start else None
     return answer[end.end() :] if end else answer
+
+
+def inspect_visible(answer: str, *, reasoned: bool) -> str:
+    """What KVV scores: inspect-ai takes the first whole ``<think>`` block off wherever it stands, unless the answer
+    came with a field for its reasoning.
+    """
+    found = None if reasoned or "</think>" not in answer else _INSPECT.search(answer)
+    return (answer[: found.start()] + answer[found.end() :]).strip() if found else answer

@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from kvv.rendering.escape import block, cell, fence_text, percent, plain
+from kvv.rendering.escape import block, bold, cell, fence_text, percent, plain
 from kvv.rendering.templates import environment, source
 
 #: rows of one table that Markdown and HTML show; CSV has all
@@ -203,7 +203,7 @@ def markdown(document: Document) -> str:
             parts.append(fence_text("\n".join(plain(sparkline(chart), 400) for chart in section.charts), 40_000))
         parts += [_markdown_table(table) for table in section.tables]
         for excerpt in section.excerpts:
-            parts.append(f"**{cell(excerpt.line, 600)}**")
+            parts.append(bold(excerpt.line, 600))
             parts += [f"{cell(title, 100)}\n\n{fence_text(text, document.excerpt)}" for title, text in excerpt.texts]
         if section.left_out:
             parts.append(f"... and {section.left_out} more.")

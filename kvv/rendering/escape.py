@@ -124,6 +124,12 @@ def fence_text(text: object, limit: int = TEXT_LIMIT) -> str:
     return f"{fence}\n{body}\n{fence}"
 
 
+def bold(text: str, limit: int = 300) -> str:
+    """A Markdown cell in bold; four asterisks alone would be a rule across the page."""
+    shown = cell(text, limit)
+    return f"**{shown}**" if shown.strip() else shown
+
+
 def percent(value: float | None, digits: int = 2) -> str:
     """A share as it stands in tables: 0.9324 -> "93.24"; a missing one is a dash."""
     return "–" if value is None else f"{100 * value:.{digits}f}"

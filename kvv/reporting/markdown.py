@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kvv.core import Gate, Outcome, Stat
-from kvv.rendering.escape import cell, fence_text, percent, plain
+from kvv.rendering.escape import bold, cell, fence_text, percent, plain
 from kvv.reporting.instances import COLUMNS, KEY, describe, lines_of
 from kvv.storage.view import CheckRow, Quantiles, RunView, early_end, shown_metric
 
@@ -44,7 +44,7 @@ def _head(view: RunView) -> str:
     run, end, decision = view.run, view.endpoint, view.decision
     lines = [f"# {cell(decision.headline, 1000)}"]
     if view.trouble:
-        lines.append(f"**{cell(view.trouble)}**")
+        lines.append(bold(view.trouble))
     facts = [
         f"- endpoint {cell(end.base_url)}, model {cell(end.model)}, vendor {cell(end.vendor)}",
         (
@@ -114,7 +114,7 @@ def stat_cells(s: Stat) -> list[str]:
     reference = f"{percent(s.reference.value)} ({cell(s.reference.kind)}, n {s.reference.n})" if s.reference else "–"
     return [
         cell(s.suite, 60),
-        f"{'**' if s.primary else ''}{cell(shown_metric(s), 60)}{'**' if s.primary else ''}",
+        bold(shown_metric(s), 60) if s.primary else cell(shown_metric(s), 60),
         percent(s.estimate),
         f"{percent(s.interval[0])} to {percent(s.interval[1])}" if s.interval else "–",
         f"{s.n_concluded} of {s.n_planned}" + (f" ({early_end(s)})" if early_end(s) else ""),

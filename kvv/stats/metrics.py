@@ -31,13 +31,15 @@ class Metric:
     high].
 
     ``kvv_failures`` is what KVV does in this benchmark with a request that stays without an answer: it leaves the
-    denominator (inspect-ai) or scores zero (BEAM).
+    denominator (inspect-ai) or scores zero (BEAM). ``kvv_key`` names the value that KVV's own reading of the answer
+    gives, where it may differ; a verdict may have it without being concluded.
     """
 
     metric: str
     key: str
     primary: bool = False
     kvv_failures: KvvFailures = "excluded"
+    kvv_key: str = ""
     low: float = 0.0
     high: float = 1.0
 
@@ -56,6 +58,9 @@ class MeanTally:
         self._truncated = 0
         self._unkeyed = 0
         self._binary = True
+        self._kvv_total = 0.0
+        self._kvv_differs = 0
+        self._kvv_example = ""
 
     def add(self, case: Case, verdict: Verdict) -> None:
         """Count one sample. KeyError for a PASS without the metric's value, ValueError for a value outside [low,
@@ -65,6 +70,7 @@ class MeanTally:
             self._skipped += 1
             return
         self._truncated += verdict.truncated
+        self._add_kvv(case, verdict)
         if verdict.outcome not in (Outcome.PASS, Outcome.FAIL):
             self._inconclusive += 1
             self._errors += verdict.outcome is Outcome.ERROR
@@ -75,6 +81,15 @@ class MeanTally:
         total = self._clusters.setdefault(case.cluster or case.id, [0, 0.0])
         total[0] += 1
         total[1] += value
+
+    def _add_kvv(self, case: Case, verdict: Verdict) -> None:
+        ours = verdict.values.get(self.metric.key) if verdict.outcome in (Outcome.PASS, Outcome.FAIL) else None
+        # a verdict that an earlier version made has one reading
+        theirs = verdict.values.get(self.metric.kvv_key, ours)
+        self._kvv_total += theirs or 0.0
+        if theirs != ours:
+            self._kvv_differs += 1
+            self._kvv_example = self._kvv_example or case.key
 
     def _value(self, case: Case, verdict: Verdict) -> float:
         metric = self.metric
@@ -98,7 +113,11 @@ class MeanTally:
         planned = concluded + self._inconclusive
         estimate = total / concluded if concluded else None
         interval = self._interval(sums)
-        extra = {name: count for name, count in (("errors", self._errors), ("skipped", self._skipped)) if count}
+        extra: dict[str, Any] = {
+            name: count for name, count in (("errors", self._errors), ("skipped", self._skipped)) if count
+        }
+        if metric.kvv_key:
+            extra["kvv_reads_otherwise"] = {"answers": self._kvv_differs, "example": self._kvv_example or None}
         return Stat(
             suite=self.suite,
             metric=metric.metric,
@@ -111,15 +130,15 @@ class MeanTally:
             n_truncated=self._truncated,
             worst_case=(total + metric.low * self._inconclusive) / planned if planned else None,
             best_case=(total + metric.high * self._inconclusive) / planned if planned else None,
-            kvv_value=self._kvv_value(total, concluded, planned),
+            kvv_value=self._kvv_value(concluded, planned),
             breakdown={**extra, **(breakdown or {})},
             comparability=dict(comparability or {}),
         )
 
-    def _kvv_value(self, total: float, concluded: int, planned: int) -> float | None:
+    def _kvv_value(self, concluded: int, planned: int) -> float | None:
         """A refused request never got a score in KVV, so under ``excluded`` it is out although for us it is wrong."""
         n = concluded - self._unkeyed if self.metric.kvv_failures == "excluded" else planned - self._never_asked
-        return total / n if n > 0 else None
+        return self._kvv_total / n if n > 0 else None
 
     def _interval(self, sums: Sequence[ClusterSum]) -> Interval | None:
         if not sums:

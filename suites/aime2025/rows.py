@@ -62,7 +62,7 @@ class ProblemTally:
 
 def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
     """Four rows in one pass over the verdicts, the first primary."""
-    average = MeanTally(suite, Metric(metric="avg@k", key="correct", primary=True))
+    average = MeanTally(suite, Metric(metric="avg@k", key="correct", primary=True, kvv_key="moonshot"))
     strict = MeanTally(suite, Metric(metric="strict_avg@k", key="strict"))
     problems: dict[str, ProblemTally] = {}
     scorers: set[str] = set()

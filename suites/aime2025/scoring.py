@@ -3,7 +3,9 @@
 KVV's rule (benchmark ``aime2025`` of MoonshotAI/Kimi-Vendor-Verifier): math-verify parses the whole visible completion
 with its default configuration, the first parsed object is compared with the gold answer (parsed from a doubly boxed
 text) by ``verify(..., strict=False)``, and any exception is a wrong answer. It takes the last number of a text without
-a box, so a truncated answer may earn a point.
+a box, so a truncated answer may earn a point. KVV's lock file has math-verify 0.8.0, which reads some adjacent boxes
+and percentages otherwise than later versions (``pip install 'kvv[parity]'`` installs it); the row says which one
+scored.
 
 ``score`` may hang or exhaust memory on hostile text: it is called in a worker process that is killed on a time-out,
 with math-verify's own alarms off (they fail outside the main thread).
@@ -19,6 +21,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
+from kvv.protocol.visible_text import inspect_visible, visible
+
 #: characters kept of an extracted answer
 EXCERPT = 120
 #: an AIME answer has three digits; longer integers cannot be right and are not converted
@@ -33,23 +37,28 @@ _INTEGER = re.compile(rf"{_AROUND}([+-]?[0-9]{{1,{MAX_DIGITS}}}){_AROUND}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """``lenient``: KVV's rule; ``strict``: the last box holds the integer. The extracted texts are excerpts, "" where
-    nothing was found.
+    """``lenient``: KVV's rule on what follows a whole think block at the beginning; ``moonshot``: on what KVV scores;
+    ``strict``: the last box holds the integer. The extracted texts are excerpts, "" where nothing was found.
     """
 
     lenient: bool
+    moonshot: bool
     strict: bool
     lenient_answer: str
     strict_answer: str
 
 
-def score(answer: str, gold: str) -> Score:
-    """Both readings of a visible completion. Never raises for any text; may not return in time (see the module)."""
-    lenient, shown = _lenient(answer, gold)
+def score(answer: str, gold: str, *, reasoned: bool = False) -> Score:
+    """All readings of an answer; ``reasoned``: it came with a field for its reasoning. Never raises for any text; may
+    not return in time (see the module).
+    """
+    own, inspected = visible(answer), inspect_visible(answer, reasoned=reasoned)
+    lenient, shown = _lenient(own, gold)
     box = last_box(after_thinking(answer))
     want = gold_integer(gold)
     return Score(
         lenient=lenient,
+        moonshot=lenient if inspected == own else _lenient(inspected, gold)[0],
         strict=want is not None and box is not None and integer(box) == want,
         lenient_answer=shown,
         strict_answer=(box or "")[:EXCERPT],

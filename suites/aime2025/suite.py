@@ -63,7 +63,7 @@ class Aime2025Suite(SingleTurn):
     def judge(self, case: Case, answered: Answered) -> Verdict:
         """PASS where KVV's rule gives the point; the strict reading and the difference stand beside it."""
         observation = answered.observation
-        found = score(observation.answer, case.inputs["answer"])
+        found = score(observation.answer, case.inputs["answer"], reasoned=bool(observation.reasoning))
         truncated = observation.finish_reason == "length"
         reason = "" if found.lenient else "wrong-answer" if found.lenient_answer else "no-answer"
         return Verdict(
@@ -71,7 +71,11 @@ class Aime2025Suite(SingleTurn):
             sample=case.sample,
             outcome=Outcome.PASS if found.lenient else Outcome.FAIL,
             reason=reason,
-            values={"correct": float(found.lenient), "strict": float(found.strict)},
+            values={
+                "correct": float(found.lenient),
+                "strict": float(found.strict),
+                "moonshot": float(found.moonshot),
+            },
             facts={
                 "expected": case.inputs["answer"],
                 "extracted": found.lenient_answer,

@@ -115,6 +115,26 @@ def read_score(reply: str) -> float:
     return scores.pop()
 
 
+def moonshot_score(reply: str, *, ordering: bool) -> float:
+    """KVV's reading, which finds a number in nearly everything: the first JSON object's score, else the first number
+    behind the word (between quotes, for an ordering), else 0. Not clamped, and a truth value counts as a number.
+    """
+    first = _FIRST_OBJECT.search(reply)
+    try:
+        score = json.loads(first[0])["score"] if first else None
+        return float(score) if isinstance(score, str | int | float) else 0.0
+    except OverflowError:
+        return 0.0
+    except (ValueError, KeyError, RecursionError):
+        found = (_QUOTED_SCORE if ordering else _ANY_SCORE).search(reply)
+        return float(found[1]) if found else 0.0
+
+
+_FIRST_OBJECT = re.compile(r"\{[^{}]{0,200000}\}")
+_QUOTED_SCORE = re.compile(r"[\"']score[\"']\s{0,20}:\s{0,20}[\"']?(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)")
+_ANY_SCORE = re.compile(r"[\"']?\bscore[\"']?\s{0,20}[:=]\s{0,20}[\"']?(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)", re.IGNORECASE)
+
+
 def _score(value: Any) -> float:
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,3}(\.[0-9]{1,6})?\s*", value):
         value = float(value)

@@ -104,7 +104,10 @@ class RubricTally:
 def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
     """Three rows in one pass, the first primary; imported scores give the rows that they have."""
     means = {
-        name: MeanTally(suite, Metric(metric=name, key=name, primary=name == Scores.NAMES[0], kvv_failures="zero"))
+        name: MeanTally(
+            suite,
+            Metric(metric=name, key=name, primary=name == Scores.NAMES[0], kvv_failures="zero", kvv_key="moonshot"),
+        )
         for name in Scores.NAMES
     }
     groups = {name: GroupTally() for name in Scores.NAMES}

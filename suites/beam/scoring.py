@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kvv.suites.beam.judging import item_prompt, line_prompt, order_prompt, read_events, read_score
+from kvv.suites.beam.judging import item_prompt, line_prompt, moonshot_score, order_prompt, read_events, read_score
 from kvv.suites.beam.ordering import Ordering, align, lines_of, score_order
 
 ORDERING = "event_ordering"
@@ -85,6 +85,14 @@ def score(ability: str, rubric: Sequence[str], answer: str, replies: Sequence[st
         items=items,
         ordering=ordering,
     )
+
+
+def moonshot(ability: str, rubric: Sequence[str], answer: str, replies: Sequence[str]) -> float:
+    """KVV's score of the same replies as KVV reads them: it never finds one unreadable, and may be negative."""
+    if ability == ORDERING:
+        return float(bool(replies) and moonshot_score(replies[0], ordering=True) >= 1.0)
+    items = [moonshot_score(reply, ordering=False) for reply in replies] or [0.0] * len(rubric)
+    return sum(int(item) for item in items) / len(items)
 
 
 def _asked_lines(answer: str) -> list[str]:

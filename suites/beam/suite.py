@@ -38,7 +38,7 @@ from kvv.protocol.classify import Classification, assess, judge_unanswered
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
 from kvv.suites.beam.history import ConversationHistory as Conversation
 from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement, Trouble
-from kvv.suites.beam.scoring import ORDERING, Scores, judge_prompts, score
+from kvv.suites.beam.scoring import ORDERING, Scores, judge_prompts, moonshot, score
 
 SOURCE = "https://github.com/mohammadtavakoli78/BEAM"
 
@@ -237,12 +237,14 @@ def _verdict(case: Case, answered: Answered, judged: Sequence[Answered]) -> Verd
         if _cut(reply):
             detail = f"judgement {number} of {len(judged)} was cut at its length"
             return _unjudged(case, answered, reply, Trouble.UNPARSABLE.value, detail, len(judged))
+    replies = [reply.observation.answer for reply in judged]
+    theirs = {"moonshot": moonshot(inputs["ability"], inputs["rubric"], observation.answer, replies)}
     try:
-        replies = [reply.observation.answer for reply in judged]
         scores = score(inputs["ability"], inputs["rubric"], observation.answer, replies)
     except NoJudgement as error:
-        return _unjudged(case, answered, judged[0], error.trouble.value, str(error), len(judged))
-    return _concluded(case, answered, scores.values(), _facts(case, answered, len(judged)) | scores.facts())
+        unjudged = _unjudged(case, answered, judged[0], error.trouble.value, str(error), len(judged))
+        return replace(unjudged, values=theirs)
+    return _concluded(case, answered, scores.values() | theirs, _facts(case, answered, len(judged)) | scores.facts())
 
 
 def _cut(answered: Answered) -> bool:
@@ -270,7 +272,7 @@ def _agreed(case: Case, answered: Answered, verdict: Verdict, judged: Sequence[A
 
 
 def _concluded(case: Case, answered: Answered, values: Mapping[str, float], facts: Mapping[str, Any]) -> Verdict:
-    right, some = values["kvv_score"] >= 1.0, max(values.values()) > 0
+    right, some = values["kvv_score"] >= 1.0, max(values[name] for name in Scores.NAMES) > 0
     empty = not answered.observation.answer.strip()
     return Verdict(
         case=case.id,

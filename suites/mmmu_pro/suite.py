@@ -21,7 +21,7 @@ from kvv.cases.suite import Column, Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.data.literals import parse_literal
 from kvv.profiles.profile import Sampling
-from kvv.protocol.visible_text import visible
+from kvv.protocol.visible_text import inspect_visible, visible
 from kvv.suites.mmmu_pro import rows
 from kvv.suites.mmmu_pro.parsing import letters, parse
 from kvv.suites.mmmu_pro.prompts import (
@@ -106,6 +106,8 @@ class MmmuProSuite(SingleTurn):
         observation, inputs = answered.observation, case.inputs
         text = visible(observation.answer)
         found = parse(text, inputs["options"], lambda n: guess(inputs["guess_seed"], case.sample, n))
+        inspected = inspect_visible(observation.answer, reasoned=bool(observation.reasoning))
+        moonshot = parse(inspected, inputs["options"], lambda n: guess(inputs["guess_seed"], case.sample, n))
         right = found.letter == inputs["answer"]
         truncated = observation.finish_reason == "length"
         reason = "" if right else "guessed" if found.guessed else "wrong-answer"
@@ -114,7 +116,11 @@ class MmmuProSuite(SingleTurn):
             sample=case.sample,
             outcome=Outcome.PASS if right else Outcome.FAIL,
             reason=reason,
-            values={"correct": float(right), "correct_no_guess": float(right and not found.guessed)},
+            values={
+                "correct": float(right),
+                "correct_no_guess": float(right and not found.guessed),
+                "moonshot": float(moonshot.letter == inputs["answer"]),
+            },
             facts={
                 "expected": inputs["answer"],
                 "predicted": found.letter,

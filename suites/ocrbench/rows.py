@@ -33,7 +33,7 @@ IMAGES = {
 
 def metrics(suite: str, version: str, verdicts: Iterable[tuple[Case, Verdict]], context: Context) -> list[Stat]:
     """One row, in one pass."""
-    accuracy = MeanTally(suite, Metric(metric="accuracy", key="correct", primary=True))
+    accuracy = MeanTally(suite, Metric(metric="accuracy", key="correct", primary=True, kvv_key="moonshot"))
     types, groups, sources = GroupTally(), GroupTally(), GroupTally()
     hits = planned = think_blocks = 0
     for case, verdict in verdicts:

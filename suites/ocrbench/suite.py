@@ -18,7 +18,7 @@ from kvv.cases.answers import KeyEntry
 from kvv.cases.suite import Column, Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Stat, Verdict
 from kvv.profiles.profile import Sampling
-from kvv.protocol.visible_text import visible
+from kvv.protocol.visible_text import inspect_visible, visible
 from kvv.suites.ocrbench import rows
 from kvv.suites.ocrbench.scoring import is_formula, matching, normalise
 
@@ -87,6 +87,8 @@ class OcrBenchSuite(SingleTurn):
         observation, inputs = answered.observation, case.inputs
         text = visible(observation.answer)
         found = matching(text, inputs["answers"], formula=inputs["formula"])
+        inspected = inspect_visible(observation.answer, reasoned=bool(observation.reasoning))
+        moonshot = matching(inspected, inputs["answers"], formula=inputs["formula"])
         truncated = observation.finish_reason == "length"
         reason = "" if found is not None else "wrong-answer" if text.strip() else "no-answer"
         return Verdict(
@@ -94,7 +96,7 @@ class OcrBenchSuite(SingleTurn):
             sample=case.sample,
             outcome=Outcome.FAIL if found is None else Outcome.PASS,
             reason=reason,
-            values={"correct": float(found is not None)},
+            values={"correct": float(found is not None), "moonshot": float(moonshot is not None)},
             facts={
                 "expected": [answer[:EXCERPT] for answer in inputs["answers"][:8]],
                 "matched": None if found is None else found[:EXCERPT],

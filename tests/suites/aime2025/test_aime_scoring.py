@@ -48,8 +48,8 @@ READINGS = [
     # points that only the lenient rule gives and nobody should: cut, given up, leaked thinking
     ("Adding the cases 21 and 49 we get 70", "70", True, False),
     ("I ran out of 70", "70", True, False),
-    (r"<think>maybe \boxed{70}</think> I can't solve it", "70", True, False),
     # wrong by both
+    (r"<think>maybe \boxed{70}</think> I can't solve it", "70", False, False),
     (r"First \boxed{70}. Then \boxed{49}", "70", False, False),
     (r"\boxed{70}, \boxed{49}", "70", False, False),
     (r"\boxed{21, 49}", "70", False, False),
@@ -68,6 +68,28 @@ READINGS = [
     # wrong by the lenient rule alone, which joins boxes that stand close together
     (r"\boxed{49} and \boxed{70}", "70", False, True),
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoned", "own", "moonshot"),
+    [
+        # a leading block goes in both readings, one in the middle only in KVV's, where no field held the reasoning
+        (r"<think>\boxed{49}</think>\boxed{70}", False, True, True),
+        (r"It is \boxed{49}<think>no</think>", False, False, False),
+        (r"<think>a</think><think>\boxed{49}</think>\boxed{70}", False, False, False),
+        (r"So: <think>\boxed{70}</think>", False, True, False),
+        (r"So: <think>\boxed{70}</think>", True, True, True),
+        # other spellings of the tag are no block to KVV
+        (r"<THINK>\boxed{70}</THINK> no idea", False, False, True),
+        (r"<thinking>\boxed{70}</thinking> no idea", False, False, True),
+        (r"<think>\boxed{70}", False, True, True),
+    ],
+)
+def test_think_blocks_are_taken_off_as_each_reading_has_it(
+    text: str, reasoned: bool, own: bool, moonshot: bool
+) -> None:
+    found = score(text, "70", reasoned=reasoned)
+    assert (found.lenient, found.moonshot) == (own, moonshot)
 
 
 @pytest.mark.parametrize(("text", "gold", "lenient", "strict"), READINGS)

@@ -128,7 +128,7 @@ def test_without_data_there_are_no_cases() -> None:
 def test_a_right_box_passes_by_both_rules() -> None:
     verdict = judged(r"Hence \boxed{70}.")
     assert (verdict.outcome, verdict.reason) == (Outcome.PASS, "")
-    assert verdict.values == {"correct": 1.0, "strict": 1.0}
+    assert verdict.values == {"correct": 1.0, "strict": 1.0, "moonshot": 1.0}
     assert verdict.facts["lenient_only"] is False
     assert verdict.scorer.startswith("1 math-verify-")
 
@@ -136,7 +136,7 @@ def test_a_right_box_passes_by_both_rules() -> None:
 def test_a_truncated_text_that_ends_on_the_number_passes_leniently_and_says_so() -> None:
     verdict = judged("so far the count is 70", finish_reason="length")
     assert verdict.outcome is Outcome.PASS
-    assert verdict.values == {"correct": 1.0, "strict": 0.0}
+    assert verdict.values == {"correct": 1.0, "strict": 0.0, "moonshot": 1.0}
     assert verdict.truncated
     assert verdict.facts["truncated"] is True
     assert verdict.facts["lenient_only"] is True
@@ -149,7 +149,7 @@ def test_a_truncated_text_that_ends_on_the_number_passes_leniently_and_says_so()
 def test_a_wrong_answer_and_none_at_all_are_told_apart(text: str | None, reason: str) -> None:
     verdict = judged(text)
     assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, reason)
-    assert verdict.values == {"correct": 0.0, "strict": 0.0}
+    assert verdict.values == {"correct": 0.0, "strict": 0.0, "moonshot": 0.0}
     assert not verdict.truncated
 
 
@@ -180,8 +180,8 @@ def test_the_key_is_right_where_it_should_be_and_wrong_where_it_should_be() -> N
         case = cases[entry.case]
         assert entry.prompt + INSTRUCTION == case.inputs["body"]["messages"][-1]["content"]
         right, wrong = (SUITE.judge(case, answered(case, text)) for text in (entry.right_text, entry.wrong_text))
-        assert right.values == {"correct": 1.0, "strict": 1.0}
-        assert wrong.values == {"correct": 0.0, "strict": 0.0}
+        assert right.values == {"correct": 1.0, "strict": 1.0, "moonshot": 1.0}
+        assert wrong.values == {"correct": 0.0, "strict": 0.0, "moonshot": 0.0}
 
 
 def test_no_prompt_of_the_fixture_contains_another() -> None:

@@ -14,6 +14,7 @@ from kvv.suites.beam.judging import (
     Trouble,
     item_prompt,
     line_prompt,
+    moonshot_score,
     order_prompt,
     read_events,
     read_score,
@@ -170,3 +171,30 @@ def test_an_empty_answer_scores_0_but_for_what_the_official_code_gives_an_empty_
     }
     empty = score("event_ordering", [str(n) for n in range(8)], "", [])
     assert (empty.kvv, round(empty.official, 3)) == (0.0, 0.264)
+
+
+@pytest.mark.parametrize(
+    ("reply", "item", "ordering"),
+    [
+        ('{"score": 1}', 1, 1),
+        ('{"score": 0.5, "reason": "half"}', 0.5, 0.5),
+        ("score: 1", 1, 0),
+        ('{"score": 1,}', 1, 1),
+        ('{"reason": "two\nlines", "score": 1}', 1, 1),
+        ('{"reason": "cut", "score": 1', 1, 1),
+        ('{"score": true}', 1, 1),
+        ('{"score": 01}', 1, 1),
+        ('{"score": 0} and then {"score": 1}', 0, 0),
+        ('<think>{"score": 0}</think>{"score": 1}', 0, 0),
+        ('{"score": 2}', 2, 2),
+        ('{"score": -1}', -1, -1),
+        ('{"score": "full"}', 0, 0),
+        ('{"score": null}', 0, 0),
+        ("excellent", 0, 0),
+        ("", 0, 0),
+        ('{"score": ' + "9" * 400 + "}", 0, 0),
+    ],
+)
+def test_moonshots_reading_finds_a_number_where_ours_may_refuse(reply: str, item: float, ordering: float) -> None:
+    assert moonshot_score(reply, ordering=False) == item
+    assert moonshot_score(reply, ordering=True) == ordering

@@ -237,7 +237,8 @@ def test_the_visible_completion_is_judged_with_its_branch(
         branch,
         True,
     )
-    assert verdict.values == {"correct": float(not reason), "correct_no_guess": float(not reason)}
+    right = float(not reason)
+    assert verdict.values == {"correct": right, "correct_no_guess": right, "moonshot": right}
 
 
 def test_a_guess_is_the_same_each_time_differs_by_sample_and_seed_and_counts_apart() -> None:

@@ -119,7 +119,8 @@ def test_the_visible_completion_is_judged(text: str | None, finish_reason: str, 
     case = SUITE.cases(context())[0]
     verdict = SUITE.judge(case, answered(case, text, finish_reason))
     assert (verdict.outcome, verdict.reason, verdict.truncated) == (outcome, reason, finish_reason == "length")
-    assert verdict.values == {"correct": float(outcome is Outcome.PASS)}
+    right = float(outcome is Outcome.PASS)
+    assert verdict.values == {"correct": right, "moonshot": right}
 
 
 def test_the_row_holds_the_official_score_and_a_table_per_type() -> None:
