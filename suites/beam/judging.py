@@ -121,7 +121,7 @@ def moonshot_score(reply: str, *, ordering: bool) -> float:
     """
     first = _FIRST_OBJECT.search(reply)
     try:
-        score = json.loads(first[0])["score"] if first else None
+        score = json.loads(first[0] if first else "")["score"]
         return float(score) if isinstance(score, str | int | float) else 0.0
     except OverflowError:
         return 0.0
