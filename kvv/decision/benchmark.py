@@ -20,8 +20,9 @@ from kvv.decision.f1 import by_f1
 from kvv.decision.inputs import CaseScore, Collector, DecisionEvidence, InterimAnalysis
 from kvv.decision.ruling import Ruling, interim_sentence, points, size
 from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy
+from kvv.stats.constrained import mean_z
 from kvv.stats.interval import normal_quantile
-from kvv.stats.paired import Difference, PairedCase, normal_score, paired_difference, tango_interval, tango_z
+from kvv.stats.paired import Difference, PairedCase, normal_score, paired_difference
 from kvv.stats.power import more_samples
 from kvv.stats.rerun import QuestionSamples, Samples, loss_p, rerun_difference, visible_in
 from kvv.stats.sequential import bound_confidence, obrien_fleming
@@ -241,7 +242,9 @@ def _by_cases(
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases"
         )
-    reference = _shown(references, [known[case] for case in shared], interleaved=suite in evidence.interleaved)
+    reference = _reference_value(
+        references, [known[case] for case in shared], interleaved=suite in evidence.interleaved
+    )
     lacking = {case: score for case, score in vendor.items() if case not in known}
     compare = _Comparison(
         vendor=shared,
@@ -278,13 +281,17 @@ def _where_both(
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides"
         )
-    reference = _shown(references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved)
+    reference = _reference_value(
+        references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved
+    )
     confidence = _confidence(entry, collector.policy, None)
     compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=confidence, mode=entry.mode, rng=rng)
     return replace(_three_way(entry, compare, collector.policy, None), reference=reference)
 
 
-def _shown(references: Sequence[ReferenceRun], cases: Sequence[_Reference], *, interleaved: bool) -> ReferenceValue:
+def _reference_value(
+    references: Sequence[ReferenceRun], cases: Sequence[_Reference], *, interleaved: bool
+) -> ReferenceValue:
     """The reference's own value over the cases compared, for the row."""
     value = sum(case.mean for case in cases) / len(cases)
     source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
@@ -343,13 +350,25 @@ class _Comparison:
     rng: np.random.Generator
 
     @cached_property
+    def binary(self) -> bool:
+        """Answers are right or wrong on both sides."""
+        scores = [*self.vendor.values(), *self.lacking.values()]
+        return all(s.binary for s in scores) and all(self.reference[case].binary for case in self.vendor)
+
+    @cached_property
     def single(self) -> bool:
-        """One right-or-wrong sample a side: Tango's case."""
-        sides = all(
-            s.n + s.open == 1 and s.binary and self.reference[c].n == 1 and self.reference[c].binary
-            for c, s in self.vendor.items()
+        """One right-or-wrong sample a side."""
+        scores = [*self.vendor.values(), *self.lacking.values()]
+        return (
+            self.binary
+            and all(s.n + s.open == 1 for s in scores)
+            and all(self.reference[case].n == 1 for case in self.vendor)
         )
-        return sides and all(s.n + s.open == 1 and s.binary for s in self.lacking.values())
+
+    def all_lost(self) -> _Comparison:
+        """With a vendor that was answered as often and solves nothing."""
+        none = {case: replace(score, total=0.0, squares=0.0) for case, score in self.vendor.items()}
+        return replace(self, vendor=none, lacking={})
 
     @cached_property
     def opens(self) -> bool:
@@ -382,8 +401,8 @@ class _Comparison:
         if self.mode is BenchmarkMode.REGRESSION and not margin:
             return normal_quantile(min(max(self.loss_p(towards), 1e-300), 1 - 1e-16))
         cases, found = self._paired(towards if self.opens else "")
-        if self.single:
-            return float(tango_z(*_discordant(cases), len(cases), -margin))
+        if any(case.single for case in cases):
+            return mean_z([case.difference for case in cases], -margin)
         return None if not found.se else normal_score((found.estimate + margin) / found.se, found.clusters - 1)
 
     @property
@@ -434,6 +453,7 @@ class _Comparison:
                     reference=reference.mean,
                     cluster=score.cluster if clustered else "",
                     variance=variance,
+                    single=self.binary and score.n + score.open == 1,
                 )
             )
         if open_as:
@@ -445,24 +465,19 @@ class _Comparison:
                         vendor=value,
                         reference=0.0 if best else 1.0,
                         cluster=score.cluster if clustered else "",
-                        variance=0.0,
+                        single=self.binary and score.n + score.open == 1,
                     )
                 )
         return cases
 
     def _difference(self, cases: Sequence[PairedCase], open_as: str, confidence: float) -> Difference:
+        if self.mode is BenchmarkMode.REGRESSION and not self.single:
+            return rerun_difference(self.questions(open_as), confidence)
+        found = paired_difference(cases, self.rng, confidence)
         if not self.single:
-            if self.mode is BenchmarkMode.REGRESSION:
-                return rerun_difference(self.questions(open_as), confidence)
-            return paired_difference(cases, self.rng, confidence)
-        b, c = _discordant(cases)
-        n = len(cases)
-        interval = tango_interval(b, c, n, confidence)
-        d = (b - c) / n
-        se = ((b + c - n * d * d) / n**2) ** 0.5
-        return Difference(
-            estimate=d, se=se, n=n, clusters=n, interval=interval, method=f"Tango paired score, {b} gained, {c} lost"
-        )
+            return found
+        gained, lost = _discordant(cases)
+        return replace(found, method=f"{found.method}, {gained} gained, {lost} lost")
 
 
 def _discordant(cases: Sequence[PairedCase]) -> tuple[int, int]:
@@ -501,23 +516,15 @@ def _regression(
     it."""
     wanted, alpha = entry.detect or 0.0, compare.alpha
     plain = compare.difference("")
-
-    def shown(open_as: str) -> bool:
-        return (
-            compare.difference(open_as).interval.high < -entry.margin
-            if entry.margin
-            else compare.loss_p(open_as) <= alpha
-        )
-
     test = (
         f"margin {size(entry.margin)}"
         if entry.margin
         else f"p {compare.loss_p('best'):.2g}, a loss from {alpha:.2g} down"
     )
     measured = f"{interval}, {test}, {plain.n} cases"
-    if shown("best" if compare.opens else ""):
+    if _shown(entry, compare, "best" if compare.opens else ""):
         return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
-    if compare.opens and shown("worst"):
+    if compare.opens and _shown(entry, compare, "worst"):
         reason = (
             f"cannot-tell: {measured}; counted as wrong the open samples show a loss; answers to them would settle it"
         )
@@ -534,6 +541,11 @@ def _regression(
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"too-small-to-see: {measured}; {seen}", method=plain.method
         )
+    little = _too_little_to_lose(entry, compare, wanted)
+    if little is not None:
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"too-little-to-lose: {measured}; {little}", method=plain.method
+        )
     bound = (
         normal_quantile(1 - WRONG_PASS) if look is None else obrien_fleming(WRONG_PASS, look.fractions)[look.number - 1]
     )
@@ -549,6 +561,22 @@ def _regression(
     return Ruling(
         decision=Outcome.PASS, reason=f"no-loss-shown: {measured}; {seen}", method=plain.method, degraded=degraded
     )
+
+
+def _shown(entry: Benchmark, compare: _Comparison, open_as: str) -> bool:
+    """The test of a regression gate: by its margin, else exact."""
+    if entry.margin:
+        return compare.difference(open_as).interval.high < -entry.margin
+    return compare.loss_p(open_as) <= compare.alpha
+
+
+def _too_little_to_lose(entry: Benchmark, compare: _Comparison, wanted: float) -> str | None:
+    """Why nobody may pass: a vendor that solves nothing would not FAIL, or would have lost less than must be seen."""
+    lost = compare.all_lost()
+    gone = -lost.difference("").estimate
+    if gone < wanted - 1e-9:
+        return f"the reference has {size(gone)} points in all, a loss of {size(wanted)} is not possible"
+    return None if _shown(entry, lost, "") else f"the loss of all {size(gone)} points of the reference would be no FAIL"
 
 
 def _what_would_settle(plain: Difference, margin: float, opens: bool) -> str:

@@ -10,7 +10,8 @@ import pytest
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Outcome, ReferenceValue, Stat
 from kvv.decision import InterimAnalysis, SuiteRun
-from kvv.stats import equal_looks, obrien_fleming, tango_interval, tango_z
+from kvv.stats import equal_looks, obrien_fleming
+from kvv.stats.constrained import mean_interval, mean_z
 from kvv.stats.metrics import rate_stat
 
 P, F, I, S, E = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.ERROR  # noqa: E741
@@ -31,12 +32,12 @@ def paired(bench: Any, vendor: list[float | None], reference: list[float], **ent
     return bench.decide(bench.answers(vendor), policy(**entry), references={"bench": [bench.reference(reference)]})
 
 
-def test_a_vendor_no_worse_passes_by_tango(bench: Any) -> None:
+def test_a_vendor_no_worse_passes_by_the_exact_sum(bench: Any) -> None:
     decision = paired(bench, *table(860, 25, 27, 88))
     gate, row = decision.gates[0], decision.stats[0]
-    low = tango_interval(25, 27, 1000, 0.9).low
+    low = mean_interval([1.0] * 25 + [-1.0] * 27 + [0.0] * 948, 0.9).low
     assert (gate.decision, gate.degraded, decision.outcome) == (P, False, P)
-    assert gate.method == "Tango paired score, 25 gained, 27 lost"
+    assert gate.method == "paired difference, exact sum, 25 gained, 27 lost"
     assert f"90 % interval {100 * low:+.2f} points" in gate.reason
     assert (row.verdict, row.margin, row.reference) == (
         P,
@@ -89,7 +90,7 @@ def test_a_refused_request_counts_as_wrong_on_its_case(bench: Any) -> None:
     answers = bench.answers([1.0] * 200)
     refused = [bench.case("bench/q0", "bench", area=Area.ACCURACY, outcome=F, reason="valid-request-refused")]
     decision = bench.decide([*refused, *answers[1:]], policy(), references={"bench": [bench.reference([1.0] * 200)]})
-    assert decision.gates[0].method == "Tango paired score, 0 gained, 1 lost"
+    assert decision.gates[0].method == "paired difference, exact sum, 0 gained, 1 lost"
 
 
 def test_repeats_are_compared_by_their_per_question_means(bench: Any) -> None:
@@ -304,7 +305,7 @@ def test_more_than_two_percent_truncated_is_said_in_the_first_line(bench: Any) -
 def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
     """Z of the table lies between the fixed bound 1.645 and the look's 2.768: enough at the end, not at look 2 of 5."""
     vendor, reference = table(350, 10, 11, 29)
-    z = float(tango_z(10, 11, 400, -0.03))
+    z = mean_z([1.0] * 10 + [-1.0] * 11 + [0.0] * 379, -0.03)
     bound = obrien_fleming(0.05, equal_looks(5))[1]
     assert 1.645 < z < bound
     refs = {"bench": [bench.reference(reference)]}
@@ -523,6 +524,35 @@ def test_repeats_are_compared_question_by_question(bench: Any, lost: int, code: 
     assert decision.gates[0].reason.split(":")[0] == code
 
 
+@pytest.mark.parametrize(
+    ("before", "of", "rules", "code"),
+    [
+        (8, 10, {"alpha": 0.004, "detect": 0.8}, "no-loss-shown"),
+        (7, 10, {"alpha": 0.004, "detect": 0.8}, "too-little-to-lose"),
+        (0, 10, {"alpha": 0.004, "detect": 0.8}, "too-little-to-lose"),
+        (18, 200, {"alpha": 0.0011, "detect": 0.09}, "no-loss-shown"),
+        (17, 200, {"alpha": 0.0011, "detect": 0.09}, "too-little-to-lose"),
+        # ten of ten lost reach .00098; nine do not, although 5 points of 200 would have been seen elsewhere
+        (10, 200, {"alpha": 0.0011, "detect": 0.05}, "no-loss-shown"),
+        (40, 200, {"margin": 0.1, "detect": 0.2}, "no-loss-shown"),
+        (40, 200, {"margin": 0.18, "detect": 0.2}, "too-small-to-see"),
+    ],
+)
+def test_a_reference_with_too_little_to_lose_passes_nobody(
+    bench: Any, before: int, of: int, rules: dict[str, float], code: str
+) -> None:
+    """Not even with the very same answers: a vendor that solves nothing would pass beside it, or be undecided."""
+    answers = [1.0] * before + [0.0] * (of - before)
+    entry = {"mode": "regression", "margin": 0.0, **{k: v for k, v in rules.items() if k != "alpha"}}
+    decision = bench.decide(
+        bench.answers(answers),
+        {"alpha": rules.get("alpha", 0.05), **policy(**entry)},
+        references={"bench": [bench.reference(answers)]},
+    )
+    assert decision.gates[0].reason.split(":")[0] == code
+    assert decision.outcome is (P if code == "no-loss-shown" else I)
+
+
 def test_a_regression_gate_knows_no_clusters(bench: Any) -> None:
     """Twelve scores of one conversation fall from .5 to 0, 148 others stay: on these same questions a loss, 1 of 4,096
     ways.
@@ -549,7 +579,7 @@ def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
     )
     taken = decision.stats[0].look
     assert (taken.number, taken.of, taken.asked, taken.planned, taken.stopped) == (1, 5, 1000, 5000, True)
-    assert taken.z == pytest.approx(float(tango_z(4, 4, 1000, -0.03)))
+    assert taken.z == pytest.approx(mean_z([1.0] * 4 + [-1.0] * 4 + [0.0] * 992, -0.03))
     assert taken.bound == pytest.approx(obrien_fleming(0.05, equal_looks(5))[0])
     assert taken.z > taken.bound
     assert taken.interval[0] > -0.03
