@@ -7,6 +7,7 @@ DEGRADED: a loss is shown, and it is within the margin.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -355,6 +356,11 @@ class _Comparison:
         scores = [*self.vendor.values(), *self.lacking.values()]
         return all(s.binary for s in scores) and all(self.reference[case].binary for case in self.vendor)
 
+    @property
+    def exact(self) -> bool:
+        """The exact sum is compared: cases have one right-or-wrong sample of the vendor."""
+        return any(case.single for case in self._paired("")[0])
+
     @cached_property
     def single(self) -> bool:
         """One right-or-wrong sample a side."""
@@ -493,7 +499,11 @@ def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy, look: Int
     measured = f"{points(plain.estimate)} ({interval}), margin {size(entry.margin)}, {plain.n} cases"
     if high < -entry.margin:
         return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
-    if low > -entry.margin:
+    passes = low > -entry.margin
+    few = too_few(plain.clusters, entry.margin, compare.alpha, single=compare.exact)
+    if few and (passes or (not compare.opens and plain.estimate >= -entry.margin)):
+        return Ruling(decision=Outcome.SKIP, reason=f"not-gated: {few}; {measured}", method=plain.method)
+    if passes:
         degraded = high < 0
         code = "degraded-within-margin" if degraded else "no-worse"
         return Ruling(decision=Outcome.PASS, reason=f"{code}: {measured}", method=plain.method, degraded=degraded)
@@ -577,6 +587,23 @@ def _too_little_to_lose(entry: Benchmark, compare: _Comparison, wanted: float) -
     if gone < wanted - 1e-9:
         return f"the reference has {size(gone)} points in all, a loss of {size(wanted)} is not possible"
     return None if _shown(entry, lost, "") else f"the loss of all {size(gone)} points of the reference would be no FAIL"
+
+
+#: groups of questions below which a t interval is too wide to be of use
+LEAST_CLUSTERS = 5
+
+
+def too_few(clusters: int, margin: float, alpha: float, *, single: bool) -> str:
+    """Why a parity gate is none at this size, "" where it is one: a vendor that loses nothing could not pass it.
+
+    ``single``: one right-or-wrong sample of the vendor for each of the ``clusters`` questions.
+    """
+    least = math.ceil(math.log(alpha) / math.log(1 - margin)) if single and 0 < margin < 1 else LEAST_CLUSTERS
+    if clusters >= least:
+        return ""
+    what = "question" if single else "group"
+    of = "" if single else " of questions"
+    return f"{clusters} {what}{'s' if clusters != 1 else ''}{of} cannot decide quality, {least} would do"
 
 
 def _what_would_settle(plain: Difference, margin: float, opens: bool) -> str:

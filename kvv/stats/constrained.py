@@ -73,7 +73,7 @@ def mean_p(counts: Floats, steps: Floats, grid: int, mu: ArrayLike) -> Floats:
     Arguments as ``tabulated`` gives them, with a row of counts for each table; ``mu`` one number or one for each row.
     """
     counts = np.atleast_2d(counts)
-    mu = np.broadcast_to(np.asarray(mu, dtype=np.float64), (len(counts),))
+    mu = np.broadcast_to(np.clip(np.asarray(mu, dtype=np.float64), -1 + 1e-9, 1 - 1e-9), (len(counts),))
     n = counts.sum(axis=1)
     chances = constrained(counts, steps / grid, mu)
     mean = n * mu * grid

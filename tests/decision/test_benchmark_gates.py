@@ -59,10 +59,43 @@ def test_a_shown_loss_within_the_margin_passes_degraded(bench: Any) -> None:
 
 
 def test_a_small_run_cannot_tell_and_says_how_many_more_samples_would(bench: Any) -> None:
-    decision = paired(bench, *table(50, 3, 3, 4))
+    decision = paired(bench, *table(120, 6, 6, 8))
     gate = decision.gates[0]
     assert (gate.decision, gate.reason.split(":")[0]) == (I, "cannot-tell")
     assert "more cases (or as many repeats) would settle it" in gate.reason
+
+
+def test_a_lucky_run_of_few_questions_passes_nothing(bench: Any) -> None:
+    """Six gained of 20: the test alone would pass it."""
+    vendor, reference = [1.0] * 20, [0.0] * 6 + [1.0] * 14
+    assert mean_interval([v - r for v, r in zip(vendor, reference, strict=True)], 0.9).low > -0.1
+    assert paired(bench, vendor, reference, margin=0.1).gates[0].decision is S
+
+
+@pytest.mark.parametrize(
+    ("n", "lost", "outcome", "code"),
+    [
+        (28, 0, S, "not-gated"),
+        (28, 2, S, "not-gated"),
+        (28, 3, I, "cannot-tell"),  # more than the margin is lost: that stands in the way of a pass
+        (28, 9, F, "worse-than-reference"),
+        (29, 0, P, "no-worse"),
+        (29, 2, I, "cannot-tell"),
+    ],
+)
+def test_where_not_even_no_loss_passes_there_is_no_gate(
+    bench: Any, n: int, lost: int, outcome: Outcome, code: str
+) -> None:
+    """A margin of 10 points: .9 to the 28th is over .05, to the 29th below."""
+    verdicts = [*bench.answers([0.0] * lost + [1.0] * (n - lost)), bench.case("params/a", "params")]
+    decision = bench.decide(verdicts, policy(margin=0.1), references={"bench": [bench.reference([1.0] * n)]})
+    gate = next(gate for gate in decision.gates if gate.id == "bench/accuracy")
+    assert (gate.decision, gate.reason.split(":")[0]) == (outcome, code)
+    if outcome is S:
+        assert "quality NOT DECIDED" in decision.headline
+        assert "28 questions cannot decide quality, 29 would do" in decision.headline
+        wants = {**policy(margin=0.1), "required": {"quality": True}}
+        assert bench.decide(verdicts, wants, references={"bench": [bench.reference([1.0] * n)]}).outcome is I
 
 
 def test_the_margin_itself_is_not_enough(bench: Any) -> None:
