@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from kvv.cases.suite import ReferenceRun
+from kvv.cases.suite import REFUSED, ReferenceRun
 from kvv.core import Area, Gate, InterimResult, Level, Outcome, ReferenceValue, Stat
 from kvv.decision.f1 import by_f1
 from kvv.decision.inputs import CaseScore, Collector, DecisionEvidence, InterimAnalysis
@@ -176,42 +176,35 @@ def _by_published_mean(stat: Stat, entry: Benchmark, published: ReferenceValue, 
 # --- case by case ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reference:
-    mean: float
-    n: int
-    binary: bool
-    variance: float
-    squares: float
-
-    @property
-    def samples(self) -> Samples:
-        return Samples(n=self.n, total=self.mean * self.n, squares=self.squares)
-
-
 def reference_scores(
     references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = ""
-) -> dict[str, _Reference]:
-    """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is
-    left out.
+) -> dict[str, CaseScore]:
+    """By case (of those in ``among``), all runs' samples together. A sample without the value is ``open``, or refused,
+    which counts nothing yet. A case of which there is neither value nor refusal is left out.
 
-    ``given``: only samples with that value above 0.
+    ``given``: only samples with that value above 0; no others are open.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, CaseScore] = {}
     for run in references:
         for case, samples in run.cases.items():
-            if among is None or case in among:
-                found.setdefault(case, []).extend(
-                    values[key] for values in samples if key in values and (not given or values.get(given, 0.0) > 0)
-                )
-    return {case: _reference(values) for case, values in found.items() if values}
+            if among is not None and case not in among:
+                continue
+            score = found.setdefault(case, CaseScore())
+            for values in samples:
+                if key in values and (not given or values.get(given, 0.0) > 0):
+                    score.count(values[key])
+                elif not given:
+                    score.refused += REFUSED in values
+                    score.open += REFUSED not in values
+    return {case: score for case, score in found.items() if score.n or score.refused}
 
 
-def _reference(values: Sequence[float]) -> _Reference:
-    n, mean = len(values), sum(values) / len(values)
-    variance = sum((x - mean) ** 2 for x in values) / (n - 1) / n if n > 1 else 0.0
-    binary = all(x in (0.0, 1.0) for x in values)
-    return _Reference(mean=mean, n=n, binary=binary, variance=variance, squares=sum(x * x for x in values))
+def _beside(reference: CaseScore, vendor: CaseScore) -> CaseScore:
+    """The reference's side of a case: what both sides refuse counts as wrong on both, what it alone refuses or did not
+    answer is open."""
+    planned = reference.n + reference.open + reference.refused
+    shared = min(reference.refused, round(planned * vendor.refused / (vendor.n + vendor.open)))
+    return replace(reference, n=reference.n + shared, open=reference.open + reference.refused - shared, refused=0)
 
 
 def _by_cases(
@@ -239,27 +232,35 @@ def _by_cases(
     vendor = collector.case_scores(suite, key, stopped_early=look is not None and look.stopped)
     known = reference_scores(references, key, vendor)
     shared = {case: score for case, score in vendor.items() if case in known}
-    if len(shared) < policy.min_paired * len(vendor):
+    answered = [known[case] for case in shared if known[case].n]
+    if not answered or len(shared) < policy.min_paired * len(vendor):
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases"
         )
-    reference = _reference_value(
-        references, [known[case] for case in shared], interleaved=suite in evidence.interleaved
-    )
-    lacking = {case: score for case, score in vendor.items() if case not in known}
+    reference = _reference_value(references, answered, interleaved=suite in evidence.interleaved)
     compare = _Comparison(
-        vendor=shared,
-        reference=known,
-        lacking=lacking,
+        vendor=vendor,
+        reference={
+            case: _beside(known[case], score) if case in known else CaseScore(open=1) for case, score in vendor.items()
+        },
         confidence=_confidence(entry, policy, look),
         mode=entry.mode,
         rng=rng,
     )
-    ruling = replace(_three_way(entry, compare, policy, look), reference=reference)
-    if lacking:
-        words = (
-            f"the reference has no answer to {len(lacking)} of {len(vendor)} cases, counted against and for the vendor"
+    if not compare.in_common:
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE,
+            reason="nothing-in-common: no case was answered on both sides",
+            reference=reference,
         )
+    ruling = replace(_three_way(entry, compare, policy, look), reference=reference)
+    gaps = [score for score in compare.reference.values() if score.open]
+    if gaps:
+        none = sum(not score.n for score in gaps)
+        missing = sum(score.open for score in gaps if score.n)
+        parts = [f"no answer to {none} of {len(vendor)} cases"] if none else []
+        parts += [f"{missing} samples of others without an answer"] if missing else []
+        words = f"the reference has {' and '.join(parts)}, counted against and for the vendor"
         ruling = replace(ruling, reason=f"{ruling.reason}; {words}")
     return ruling if look is None else _at_look(ruling, look, collector.asked(suite), entry, compare, policy)
 
@@ -286,12 +287,16 @@ def _where_both(
         references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved
     )
     confidence = _confidence(entry, collector.policy, None)
-    compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=confidence, mode=entry.mode, rng=rng)
+    compare = _Comparison(vendor=shared, reference=known, confidence=confidence, mode=entry.mode, rng=rng)
+    if not compare.in_common:
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides"
+        )
     return replace(_three_way(entry, compare, collector.policy, None), reference=reference)
 
 
 def _reference_value(
-    references: Sequence[ReferenceRun], cases: Sequence[_Reference], *, interleaved: bool
+    references: Sequence[ReferenceRun], cases: Sequence[CaseScore], *, interleaved: bool
 ) -> ReferenceValue:
     """The reference's own value over the cases compared, for the row."""
     value = sum(case.mean for case in cases) / len(cases)
@@ -343,9 +348,8 @@ def _at_look(
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
     vendor: Mapping[str, CaseScore]
-    reference: Mapping[str, _Reference]
-    #: cases to which the reference has no answer: it may have been right there, or wrong
-    lacking: Mapping[str, CaseScore]
+    #: of the same cases; open samples may have been right there, or wrong
+    reference: Mapping[str, CaseScore]
     confidence: float
     mode: BenchmarkMode
     rng: np.random.Generator
@@ -353,8 +357,7 @@ class _Comparison:
     @cached_property
     def binary(self) -> bool:
         """Answers are right or wrong on both sides."""
-        scores = [*self.vendor.values(), *self.lacking.values()]
-        return all(s.binary for s in scores) and all(self.reference[case].binary for case in self.vendor)
+        return all(score.binary for side in (self.vendor, self.reference) for score in side.values())
 
     @property
     def exact(self) -> bool:
@@ -364,21 +367,29 @@ class _Comparison:
     @cached_property
     def single(self) -> bool:
         """One right-or-wrong sample a side."""
-        scores = [*self.vendor.values(), *self.lacking.values()]
-        return (
-            self.binary
-            and all(s.n + s.open == 1 for s in scores)
-            and all(self.reference[case].n == 1 for case in self.vendor)
-        )
+        sides = (self.vendor, self.reference)
+        return self.binary and all(score.n + score.open == 1 for side in sides for score in side.values())
 
     def all_lost(self) -> _Comparison:
         """With a vendor that was answered as often and solves nothing."""
         none = {case: replace(score, total=0.0, squares=0.0) for case, score in self.vendor.items()}
-        return replace(self, vendor=none, lacking={})
+        return replace(self, vendor=none)
+
+    @cached_property
+    def in_common(self) -> bool:
+        return any(score.n and self.reference[case].n for case, score in self.vendor.items())
 
     @cached_property
     def opens(self) -> bool:
-        return bool(self.lacking) or any(s.open for s in self.vendor.values())
+        return any(score.open for side in (self.vendor, self.reference) for score in side.values())
+
+    @property
+    def lacking(self) -> str:
+        """What the open samples wait for."""
+        parts = ["answers to the open samples"] if any(score.open for score in self.vendor.values()) else []
+        if any(score.open for score in self.reference.values()):
+            parts.append("a reference that answered every sample")
+        return " and ".join(parts)
 
     @cached_property
     def _found(self) -> dict[str, tuple[list[PairedCase], Difference]]:
@@ -426,55 +437,32 @@ class _Comparison:
             self._paired("worst" if self.opens else "")[0], "worst" if self.opens else "", confidence
         ).interval.low
 
+    def _sides(self, open_as: str) -> Iterator[tuple[CaseScore, Samples, Samples]]:
+        """By case both sides' samples. What the reference left open stands against what the vendor did."""
+        other = {"": "", "worst": "best", "best": "worst"}[open_as]
+        for case, score in self.vendor.items():
+            reference = self.reference[case]
+            if open_as or (score.n and reference.n):
+                yield score, score.samples(open_as), reference.samples(other)
+
     def questions(self, open_as: str) -> list[QuestionSamples]:
-        """A question that the reference does not know it may have answered rightly every time, or never."""
-        asked = {case: score for case, score in self.vendor.items() if open_as or score.n}
-        found = [
-            QuestionSamples(vendor=score.samples(open_as), reference=self.reference[case].samples)
-            for case, score in asked.items()
-        ]
-        if open_as:
-            right = 0.0 if open_as == "best" else 1.0
-            unknown = Samples(n=1, total=right, squares=right)
-            found += [
-                QuestionSamples(vendor=score.samples(open_as), reference=unknown) for score in self.lacking.values()
-            ]
-        return found
+        return [QuestionSamples(vendor=mine, reference=theirs) for _, mine, theirs in self._sides(open_as)]
 
     def _cases(self, open_as: str) -> list[PairedCase]:
-        cases = []
         clustered = len({s.cluster for s in self.vendor.values() if s.cluster}) < sum(
             bool(s.cluster) for s in self.vendor.values()
         )
-        for case, score in self.vendor.items():
-            if open_as == "" and not score.n:
-                continue
-            value = score.worst if open_as == "worst" else score.best if open_as == "best" else score.mean
-            reference = self.reference[case]
-            # one sample shows no variance; a side without repeats leaves it unknown
-            variance = score.variance + reference.variance if score.n > 1 and reference.n > 1 else 0.0
-            cases.append(
-                PairedCase(
-                    vendor=value,
-                    reference=reference.mean,
-                    cluster=score.cluster if clustered else "",
-                    variance=variance,
-                    single=self.binary and score.n + score.open == 1,
-                )
+        return [
+            PairedCase(
+                vendor=mine.mean,
+                reference=theirs.mean,
+                cluster=score.cluster if clustered else "",
+                # one sample shows no variance; a side without repeats leaves it unknown
+                variance=mine.variance + theirs.variance if mine.n > 1 and theirs.n > 1 else 0.0,
+                single=self.binary and mine.n == 1,
             )
-        if open_as:
-            best = open_as == "best"
-            for score in self.lacking.values():
-                value = score.best if best else score.worst
-                cases.append(
-                    PairedCase(
-                        vendor=value,
-                        reference=0.0 if best else 1.0,
-                        cluster=score.cluster if clustered else "",
-                        single=self.binary and score.n + score.open == 1,
-                    )
-                )
-        return cases
+            for score, mine, theirs in self._sides(open_as)
+        ]
 
     def _difference(self, cases: Sequence[PairedCase], open_as: str, confidence: float) -> Difference:
         if self.mode is BenchmarkMode.REGRESSION and not self.single:
@@ -509,7 +497,7 @@ def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy, look: Int
         return Ruling(decision=Outcome.PASS, reason=f"{code}: {measured}", method=plain.method, degraded=degraded)
     return Ruling(
         decision=Outcome.INCONCLUSIVE,
-        reason=f"cannot-tell: {measured}; {_what_would_settle(plain, entry.margin, compare.opens)}",
+        reason=f"cannot-tell: {measured}; {_what_would_settle(plain, entry.margin, compare.lacking)}",
         method=plain.method,
     )
 
@@ -536,7 +524,7 @@ def _regression(
         return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
     if compare.opens and _shown(entry, compare, "worst"):
         reason = (
-            f"cannot-tell: {measured}; counted as wrong the open samples show a loss; answers to them would settle it"
+            f"cannot-tell: {measured}; counted as wrong the open samples show a loss; {compare.lacking} would settle it"
         )
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
     visible = entry.margin + visible_in(compare.questions(""), alpha=alpha, power=policy.power)
@@ -561,9 +549,10 @@ def _regression(
     )
     least = compare.excluded(bound_confidence(bound))
     if least <= -wanted:
-        settle = "answers to the open samples may settle it" if compare.opens else "more cases or repeats may settle it"
+        settle = compare.lacking or "more cases or repeats"
         reason = (
-            f"cannot-tell: {measured}; a loss of {size(wanted)} is not ruled out ({points(least)} at worst); {settle}"
+            f"cannot-tell: {measured}; a loss of {size(wanted)} is not ruled out ({points(least)} at worst);"
+            f" {settle} may settle it"
         )
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
     seen = f"a loss of {size(visible)} would have been seen with {100 * policy.power:.0f} % power"
@@ -606,12 +595,12 @@ def too_few(clusters: int, margin: float, alpha: float, *, single: bool) -> str:
     return f"{clusters} {what}{'s' if clusters != 1 else ''}{of} cannot decide quality, {least} would do"
 
 
-def _what_would_settle(plain: Difference, margin: float, opens: bool) -> str:
+def _what_would_settle(plain: Difference, margin: float, lacking: str) -> str:
     below = plain.estimate < -margin
     reach = plain.interval.high - plain.estimate if below else plain.estimate - plain.interval.low
     more = more_samples(plain.estimate, reach, margin, plain.n)
     if more is None:
         return "the estimate stands on the margin, no number of samples would settle it"
-    if more <= 1 and opens:
-        return "answers to the open samples would settle it"
+    if more <= 1 and lacking:
+        return f"{lacking} would settle it"
     return f"about {more} more cases (or as many repeats) would settle it"

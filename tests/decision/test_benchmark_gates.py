@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvv.cases.suite import ReferenceRun, SuiteKind
+from kvv.cases.suite import REFUSED, ReferenceRun, SuiteKind
 from kvv.core import Area, Outcome, ReferenceValue, Stat
 from kvv.decision import InterimAnalysis, SuiteRun
 from kvv.stats import equal_looks, obrien_fleming
@@ -735,3 +735,53 @@ def test_cases_to_which_the_reference_has_no_answer_count_against_a_pass(bench: 
     assert bench.decide(bench.answers(wrong_there), settings, references={"bench": [known]}).gates[0].decision is I
     everywhere = [0.0] * 150 + [1.0] * 150
     assert bench.decide(bench.answers(everywhere), settings, references={"bench": [known]}).gates[0].decision is F
+
+
+def refusing(bench: Any, refused: int, n: int, right: float = 1.0) -> list[Any]:
+    """Answers to ``n`` questions, of which the first ``refused`` were refused."""
+    gone = [
+        bench.case(f"bench/q{i}", "bench", area=Area.ACCURACY, outcome=F, reason="valid-request-refused")
+        for i in range(refused)
+    ]
+    return [*gone, *bench.answers([right] * n)[refused:]]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "official", "outcome"),
+    [
+        (20, 20, P),  # both refuse the same questions
+        (20, 0, I),  # the vendor alone: 2 points lost of a margin of 2
+        (0, 20, I),  # the official endpoint alone: it may have been right there, or wrong
+        (60, 20, F),
+    ],
+)
+def test_what_both_sides_refuse_is_wrong_on_both(bench: Any, vendor: int, official: int, outcome: Outcome) -> None:
+    cases = {f"bench/q{i}": [{REFUSED: 1.0} if i < official else {"score": 1.0}] for i in range(1000)}
+    run = ReferenceRun(name="official", model="m", cases=cases)
+    answers = refusing(bench, vendor, 1000) if vendor else bench.answers([0.0] * 20 + [1.0] * 980)
+    gate = bench.decide(answers, policy(margin=0.02), references={"bench": [run]}).gates[0]
+    assert gate.decision is outcome, gate.reason
+    assert ("the reference has no answer to 20 of 1000 cases" in gate.reason) is (vendor == 0)
+    assert "answers to the open samples" not in gate.reason, "the vendor left nothing open"
+
+
+def test_official_samples_that_are_missing_may_have_been_right_or_wrong(bench: Any) -> None:
+    """Thirty problems x 8, the official runs lost their wrong samples: what is left looks better than it was."""
+    cases = {f"bench/q{i}": [{"score": 1.0}] * 7 + [{"score": 0.0}] for i in range(30)}
+    lossy = {case: [*values[:7], {}] for case, values in cases.items()}
+    answers = bench.answers([1.0] * 7 + [0.0] + ([1.0] * 7 + [0.0]) * 29, samples=8)
+    for name, known, outcome in (("whole", cases, P), ("lossy", lossy, I)):
+        run = ReferenceRun(name=name, model="m", cases=known)
+        gate = bench.decide(answers, policy(margin=0.11), references={"bench": [run]}).gates[0]
+        assert gate.decision is outcome, gate.reason
+    assert "the reference has 30 samples of others without an answer" in gate.reason
+    assert "answers to the open samples" not in gate.reason
+    wrong = bench.answers([0.0] * 240, samples=8)
+    assert bench.decide(wrong, policy(margin=0.11), references={"bench": [run]}).gates[0].decision is F
+
+
+def test_a_vendor_answered_only_where_the_reference_is_silent_is_compared_with_nothing(bench: Any) -> None:
+    run = bench.reference([1.0] * 90)
+    answers = bench.answers([None] * 90 + [1.0] * 10)
+    gate = bench.decide(answers, policy(), references={"bench": [run]}).gates[0]
+    assert (gate.decision, gate.reason.split(":")[0]) == (I, "nothing-in-common")
