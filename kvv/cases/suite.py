@@ -48,9 +48,16 @@ class Settings:
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: the value of a reference's sample whose request was refused
+REFUSED = "request_refused"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """Per-case results of one earlier run: case id -> the ``values`` of each of its samples, in order."""
+    """Per-case results of one earlier run: case id -> the ``values`` of each of its samples, in order.
+
+    A sample without a conclusion is empty, one whose request was refused has the value ``REFUSED`` alone.
+    """
 
     name: str
     model: str

@@ -7,21 +7,23 @@ DEGRADED: a loss is shown, and it is within the margin.
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from kvv.cases.suite import ReferenceRun
+from kvv.cases.suite import REFUSED, ReferenceRun
 from kvv.core import Area, Gate, InterimResult, Level, Outcome, ReferenceValue, Stat
 from kvv.decision.f1 import by_f1
 from kvv.decision.inputs import CaseScore, Collector, DecisionEvidence, InterimAnalysis
 from kvv.decision.ruling import Ruling, interim_sentence, points, size
 from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy
+from kvv.stats.constrained import mean_z
 from kvv.stats.interval import normal_quantile
-from kvv.stats.paired import Difference, PairedCase, normal_score, paired_difference, tango_interval, tango_z
+from kvv.stats.paired import Difference, PairedCase, normal_score, paired_difference
 from kvv.stats.power import more_samples
 from kvv.stats.rerun import QuestionSamples, Samples, loss_p, rerun_difference, visible_in
 from kvv.stats.sequential import bound_confidence, obrien_fleming
@@ -174,42 +176,35 @@ def _by_published_mean(stat: Stat, entry: Benchmark, published: ReferenceValue, 
 # --- case by case ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reference:
-    mean: float
-    n: int
-    binary: bool
-    variance: float
-    squares: float
-
-    @property
-    def samples(self) -> Samples:
-        return Samples(n=self.n, total=self.mean * self.n, squares=self.squares)
-
-
 def reference_scores(
     references: Sequence[ReferenceRun], key: str, among: Container[str] | None = None, *, given: str = ""
-) -> dict[str, _Reference]:
-    """By case (of those in ``among``), all runs' samples together; a sample without the value had no conclusion and is
-    left out.
+) -> dict[str, CaseScore]:
+    """By case (of those in ``among``), all runs' samples together. A sample without the value is ``open``, or refused,
+    which counts nothing yet. A case of which there is neither value nor refusal is left out.
 
-    ``given``: only samples with that value above 0.
+    ``given``: only samples with that value above 0; no others are open.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, CaseScore] = {}
     for run in references:
         for case, samples in run.cases.items():
-            if among is None or case in among:
-                found.setdefault(case, []).extend(
-                    values[key] for values in samples if key in values and (not given or values.get(given, 0.0) > 0)
-                )
-    return {case: _reference(values) for case, values in found.items() if values}
+            if among is not None and case not in among:
+                continue
+            score = found.setdefault(case, CaseScore())
+            for values in samples:
+                if key in values and (not given or values.get(given, 0.0) > 0):
+                    score.count(values[key])
+                elif not given:
+                    score.refused += REFUSED in values
+                    score.open += REFUSED not in values
+    return {case: score for case, score in found.items() if score.n or score.refused}
 
 
-def _reference(values: Sequence[float]) -> _Reference:
-    n, mean = len(values), sum(values) / len(values)
-    variance = sum((x - mean) ** 2 for x in values) / (n - 1) / n if n > 1 else 0.0
-    binary = all(x in (0.0, 1.0) for x in values)
-    return _Reference(mean=mean, n=n, binary=binary, variance=variance, squares=sum(x * x for x in values))
+def _beside(reference: CaseScore, vendor: CaseScore) -> CaseScore:
+    """The reference's side of a case: what both sides refuse counts as wrong on both, what it alone refuses or did not
+    answer is open."""
+    planned = reference.n + reference.open + reference.refused
+    shared = min(reference.refused, round(planned * vendor.refused / (vendor.n + vendor.open)))
+    return replace(reference, n=reference.n + shared, open=reference.open + reference.refused - shared, refused=0)
 
 
 def _by_cases(
@@ -237,25 +232,35 @@ def _by_cases(
     vendor = collector.case_scores(suite, key, stopped_early=look is not None and look.stopped)
     known = reference_scores(references, key, vendor)
     shared = {case: score for case, score in vendor.items() if case in known}
-    if len(shared) < policy.min_paired * len(vendor):
+    answered = [known[case] for case in shared if known[case].n]
+    if not answered or len(shared) < policy.min_paired * len(vendor):
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"reference-too-small: it knows {len(shared)} of {len(vendor)} cases"
         )
-    reference = _shown(references, [known[case] for case in shared], interleaved=suite in evidence.interleaved)
-    lacking = {case: score for case, score in vendor.items() if case not in known}
+    reference = _reference_value(references, answered, interleaved=suite in evidence.interleaved)
     compare = _Comparison(
-        vendor=shared,
-        reference=known,
-        lacking=lacking,
+        vendor=vendor,
+        reference={
+            case: _beside(known[case], score) if case in known else CaseScore(open=1) for case, score in vendor.items()
+        },
         confidence=_confidence(entry, policy, look),
         mode=entry.mode,
         rng=rng,
     )
-    ruling = replace(_three_way(entry, compare, policy, look), reference=reference)
-    if lacking:
-        words = (
-            f"the reference has no answer to {len(lacking)} of {len(vendor)} cases, counted against and for the vendor"
+    if not compare.in_common:
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE,
+            reason="nothing-in-common: no case was answered on both sides",
+            reference=reference,
         )
+    ruling = replace(_three_way(entry, compare, policy, look), reference=reference)
+    gaps = [score for score in compare.reference.values() if score.open]
+    if gaps:
+        none = sum(not score.n for score in gaps)
+        missing = sum(score.open for score in gaps if score.n)
+        parts = [f"no answer to {none} of {len(vendor)} cases"] if none else []
+        parts += [f"{missing} samples of others without an answer"] if missing else []
+        words = f"the reference has {' and '.join(parts)}, counted against and for the vendor"
         ruling = replace(ruling, reason=f"{ruling.reason}; {words}")
     return ruling if look is None else _at_look(ruling, look, collector.asked(suite), entry, compare, policy)
 
@@ -278,13 +283,21 @@ def _where_both(
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides"
         )
-    reference = _shown(references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved)
+    reference = _reference_value(
+        references, [known[case] for case in shared], interleaved=stat.suite in evidence.interleaved
+    )
     confidence = _confidence(entry, collector.policy, None)
-    compare = _Comparison(vendor=shared, reference=known, lacking={}, confidence=confidence, mode=entry.mode, rng=rng)
+    compare = _Comparison(vendor=shared, reference=known, confidence=confidence, mode=entry.mode, rng=rng)
+    if not compare.in_common:
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"nothing-in-common: no case with {entry.given} on both sides"
+        )
     return replace(_three_way(entry, compare, collector.policy, None), reference=reference)
 
 
-def _shown(references: Sequence[ReferenceRun], cases: Sequence[_Reference], *, interleaved: bool) -> ReferenceValue:
+def _reference_value(
+    references: Sequence[ReferenceRun], cases: Sequence[CaseScore], *, interleaved: bool
+) -> ReferenceValue:
     """The reference's own value over the cases compared, for the row."""
     value = sum(case.mean for case in cases) / len(cases)
     source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
@@ -335,25 +348,48 @@ def _at_look(
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
     vendor: Mapping[str, CaseScore]
-    reference: Mapping[str, _Reference]
-    #: cases to which the reference has no answer: it may have been right there, or wrong
-    lacking: Mapping[str, CaseScore]
+    #: of the same cases; open samples may have been right there, or wrong
+    reference: Mapping[str, CaseScore]
     confidence: float
     mode: BenchmarkMode
     rng: np.random.Generator
 
     @cached_property
+    def binary(self) -> bool:
+        """Answers are right or wrong on both sides."""
+        return all(score.binary for side in (self.vendor, self.reference) for score in side.values())
+
+    @property
+    def exact(self) -> bool:
+        """The exact sum is compared: cases have one right-or-wrong sample of the vendor."""
+        return any(case.single for case in self._paired("")[0])
+
+    @cached_property
     def single(self) -> bool:
-        """One right-or-wrong sample a side: Tango's case."""
-        sides = all(
-            s.n + s.open == 1 and s.binary and self.reference[c].n == 1 and self.reference[c].binary
-            for c, s in self.vendor.items()
-        )
-        return sides and all(s.n + s.open == 1 and s.binary for s in self.lacking.values())
+        """One right-or-wrong sample a side."""
+        sides = (self.vendor, self.reference)
+        return self.binary and all(score.n + score.open == 1 for side in sides for score in side.values())
+
+    def all_lost(self) -> _Comparison:
+        """With a vendor that was answered as often and solves nothing."""
+        none = {case: replace(score, total=0.0, squares=0.0) for case, score in self.vendor.items()}
+        return replace(self, vendor=none)
+
+    @cached_property
+    def in_common(self) -> bool:
+        return any(score.n and self.reference[case].n for case, score in self.vendor.items())
 
     @cached_property
     def opens(self) -> bool:
-        return bool(self.lacking) or any(s.open for s in self.vendor.values())
+        return any(score.open for side in (self.vendor, self.reference) for score in side.values())
+
+    @property
+    def lacking(self) -> str:
+        """What the open samples wait for."""
+        parts = ["answers to the open samples"] if any(score.open for score in self.vendor.values()) else []
+        if any(score.open for score in self.reference.values()):
+            parts.append("a reference that answered every sample")
+        return " and ".join(parts)
 
     @cached_property
     def _found(self) -> dict[str, tuple[list[PairedCase], Difference]]:
@@ -382,8 +418,8 @@ class _Comparison:
         if self.mode is BenchmarkMode.REGRESSION and not margin:
             return normal_quantile(min(max(self.loss_p(towards), 1e-300), 1 - 1e-16))
         cases, found = self._paired(towards if self.opens else "")
-        if self.single:
-            return float(tango_z(*_discordant(cases), len(cases), -margin))
+        if any(case.single for case in cases):
+            return mean_z([case.difference for case in cases], -margin)
         return None if not found.se else normal_score((found.estimate + margin) / found.se, found.clusters - 1)
 
     @property
@@ -401,68 +437,41 @@ class _Comparison:
             self._paired("worst" if self.opens else "")[0], "worst" if self.opens else "", confidence
         ).interval.low
 
+    def _sides(self, open_as: str) -> Iterator[tuple[CaseScore, Samples, Samples]]:
+        """By case both sides' samples. What the reference left open stands against what the vendor did."""
+        other = {"": "", "worst": "best", "best": "worst"}[open_as]
+        for case, score in self.vendor.items():
+            reference = self.reference[case]
+            if open_as or (score.n and reference.n):
+                yield score, score.samples(open_as), reference.samples(other)
+
     def questions(self, open_as: str) -> list[QuestionSamples]:
-        """A question that the reference does not know it may have answered rightly every time, or never."""
-        asked = {case: score for case, score in self.vendor.items() if open_as or score.n}
-        found = [
-            QuestionSamples(vendor=score.samples(open_as), reference=self.reference[case].samples)
-            for case, score in asked.items()
-        ]
-        if open_as:
-            right = 0.0 if open_as == "best" else 1.0
-            unknown = Samples(n=1, total=right, squares=right)
-            found += [
-                QuestionSamples(vendor=score.samples(open_as), reference=unknown) for score in self.lacking.values()
-            ]
-        return found
+        return [QuestionSamples(vendor=mine, reference=theirs) for _, mine, theirs in self._sides(open_as)]
 
     def _cases(self, open_as: str) -> list[PairedCase]:
-        cases = []
         clustered = len({s.cluster for s in self.vendor.values() if s.cluster}) < sum(
             bool(s.cluster) for s in self.vendor.values()
         )
-        for case, score in self.vendor.items():
-            if open_as == "" and not score.n:
-                continue
-            value = score.worst if open_as == "worst" else score.best if open_as == "best" else score.mean
-            reference = self.reference[case]
-            # one sample shows no variance; a side without repeats leaves it unknown
-            variance = score.variance + reference.variance if score.n > 1 and reference.n > 1 else 0.0
-            cases.append(
-                PairedCase(
-                    vendor=value,
-                    reference=reference.mean,
-                    cluster=score.cluster if clustered else "",
-                    variance=variance,
-                )
+        return [
+            PairedCase(
+                vendor=mine.mean,
+                reference=theirs.mean,
+                cluster=score.cluster if clustered else "",
+                # one sample shows no variance; a side without repeats leaves it unknown
+                variance=mine.variance + theirs.variance if mine.n > 1 and theirs.n > 1 else 0.0,
+                single=self.binary and mine.n == 1,
             )
-        if open_as:
-            best = open_as == "best"
-            for score in self.lacking.values():
-                value = score.best if best else score.worst
-                cases.append(
-                    PairedCase(
-                        vendor=value,
-                        reference=0.0 if best else 1.0,
-                        cluster=score.cluster if clustered else "",
-                        variance=0.0,
-                    )
-                )
-        return cases
+            for score, mine, theirs in self._sides(open_as)
+        ]
 
     def _difference(self, cases: Sequence[PairedCase], open_as: str, confidence: float) -> Difference:
+        if self.mode is BenchmarkMode.REGRESSION and not self.single:
+            return rerun_difference(self.questions(open_as), confidence)
+        found = paired_difference(cases, self.rng, confidence)
         if not self.single:
-            if self.mode is BenchmarkMode.REGRESSION:
-                return rerun_difference(self.questions(open_as), confidence)
-            return paired_difference(cases, self.rng, confidence)
-        b, c = _discordant(cases)
-        n = len(cases)
-        interval = tango_interval(b, c, n, confidence)
-        d = (b - c) / n
-        se = ((b + c - n * d * d) / n**2) ** 0.5
-        return Difference(
-            estimate=d, se=se, n=n, clusters=n, interval=interval, method=f"Tango paired score, {b} gained, {c} lost"
-        )
+            return found
+        gained, lost = _discordant(cases)
+        return replace(found, method=f"{found.method}, {gained} gained, {lost} lost")
 
 
 def _discordant(cases: Sequence[PairedCase]) -> tuple[int, int]:
@@ -478,13 +487,17 @@ def _three_way(entry: Benchmark, compare: _Comparison, policy: Policy, look: Int
     measured = f"{points(plain.estimate)} ({interval}), margin {size(entry.margin)}, {plain.n} cases"
     if high < -entry.margin:
         return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
-    if low > -entry.margin:
+    passes = low > -entry.margin
+    few = too_few(plain.clusters, entry.margin, compare.alpha, single=compare.exact)
+    if few and (passes or (not compare.opens and plain.estimate >= -entry.margin)):
+        return Ruling(decision=Outcome.SKIP, reason=f"not-gated: {few}; {measured}", method=plain.method)
+    if passes:
         degraded = high < 0
         code = "degraded-within-margin" if degraded else "no-worse"
         return Ruling(decision=Outcome.PASS, reason=f"{code}: {measured}", method=plain.method, degraded=degraded)
     return Ruling(
         decision=Outcome.INCONCLUSIVE,
-        reason=f"cannot-tell: {measured}; {_what_would_settle(plain, entry.margin, compare.opens)}",
+        reason=f"cannot-tell: {measured}; {_what_would_settle(plain, entry.margin, compare.lacking)}",
         method=plain.method,
     )
 
@@ -501,25 +514,17 @@ def _regression(
     it."""
     wanted, alpha = entry.detect or 0.0, compare.alpha
     plain = compare.difference("")
-
-    def shown(open_as: str) -> bool:
-        return (
-            compare.difference(open_as).interval.high < -entry.margin
-            if entry.margin
-            else compare.loss_p(open_as) <= alpha
-        )
-
     test = (
         f"margin {size(entry.margin)}"
         if entry.margin
         else f"p {compare.loss_p('best'):.2g}, a loss from {alpha:.2g} down"
     )
     measured = f"{interval}, {test}, {plain.n} cases"
-    if shown("best" if compare.opens else ""):
+    if _shown(entry, compare, "best" if compare.opens else ""):
         return Ruling(decision=Outcome.FAIL, reason=f"worse-than-reference: {measured}", method=plain.method)
-    if compare.opens and shown("worst"):
+    if compare.opens and _shown(entry, compare, "worst"):
         reason = (
-            f"cannot-tell: {measured}; counted as wrong the open samples show a loss; answers to them would settle it"
+            f"cannot-tell: {measured}; counted as wrong the open samples show a loss; {compare.lacking} would settle it"
         )
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
     visible = entry.margin + visible_in(compare.questions(""), alpha=alpha, power=policy.power)
@@ -534,14 +539,20 @@ def _regression(
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason=f"too-small-to-see: {measured}; {seen}", method=plain.method
         )
+    little = _too_little_to_lose(entry, compare, wanted)
+    if little is not None:
+        return Ruling(
+            decision=Outcome.INCONCLUSIVE, reason=f"too-little-to-lose: {measured}; {little}", method=plain.method
+        )
     bound = (
         normal_quantile(1 - WRONG_PASS) if look is None else obrien_fleming(WRONG_PASS, look.fractions)[look.number - 1]
     )
     least = compare.excluded(bound_confidence(bound))
     if least <= -wanted:
-        settle = "answers to the open samples may settle it" if compare.opens else "more cases or repeats may settle it"
+        settle = compare.lacking or "more cases or repeats"
         reason = (
-            f"cannot-tell: {measured}; a loss of {size(wanted)} is not ruled out ({points(least)} at worst); {settle}"
+            f"cannot-tell: {measured}; a loss of {size(wanted)} is not ruled out ({points(least)} at worst);"
+            f" {settle} may settle it"
         )
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=plain.method)
     seen = f"a loss of {size(visible)} would have been seen with {100 * policy.power:.0f} % power"
@@ -551,12 +562,45 @@ def _regression(
     )
 
 
-def _what_would_settle(plain: Difference, margin: float, opens: bool) -> str:
+def _shown(entry: Benchmark, compare: _Comparison, open_as: str) -> bool:
+    """The test of a regression gate: by its margin, else exact."""
+    if entry.margin:
+        return compare.difference(open_as).interval.high < -entry.margin
+    return compare.loss_p(open_as) <= compare.alpha
+
+
+def _too_little_to_lose(entry: Benchmark, compare: _Comparison, wanted: float) -> str | None:
+    """Why nobody may pass: a vendor that solves nothing would not FAIL, or would have lost less than must be seen."""
+    lost = compare.all_lost()
+    gone = -lost.difference("").estimate
+    if gone < wanted - 1e-9:
+        return f"the reference has {size(gone)} points in all, a loss of {size(wanted)} is not possible"
+    return None if _shown(entry, lost, "") else f"the loss of all {size(gone)} points of the reference would be no FAIL"
+
+
+#: groups of questions below which a t interval is too wide to be of use
+LEAST_CLUSTERS = 5
+
+
+def too_few(clusters: int, margin: float, alpha: float, *, single: bool) -> str:
+    """Why a parity gate is none at this size, "" where it is one: a vendor that loses nothing could not pass it.
+
+    ``single``: one right-or-wrong sample of the vendor for each of the ``clusters`` questions.
+    """
+    least = math.ceil(math.log(alpha) / math.log(1 - margin)) if single and 0 < margin < 1 else LEAST_CLUSTERS
+    if clusters >= least:
+        return ""
+    what = "question" if single else "group"
+    of = "" if single else " of questions"
+    return f"{clusters} {what}{'s' if clusters != 1 else ''}{of} cannot decide quality, {least} would do"
+
+
+def _what_would_settle(plain: Difference, margin: float, lacking: str) -> str:
     below = plain.estimate < -margin
     reach = plain.interval.high - plain.estimate if below else plain.estimate - plain.interval.low
     more = more_samples(plain.estimate, reach, margin, plain.n)
     if more is None:
         return "the estimate stands on the margin, no number of samples would settle it"
-    if more <= 1 and opens:
-        return "answers to the open samples would settle it"
+    if more <= 1 and lacking:
+        return f"{lacking} would settle it"
     return f"about {more} more cases (or as many repeats) would settle it"

@@ -8,8 +8,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from kvv.cases.suite import ReferenceRun, declared
-from kvv.decision.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores
+from kvv.decision.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores, too_few
 from kvv.decision.f1 import NULL_RESOLUTION
 from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy
 from kvv.stats.interval import normal_quantile, t_quantile
@@ -19,6 +21,7 @@ from kvv.stats.power import (
     detectable,
     fail_probability,
     failing_difference,
+    parity_chances,
     pass_probability,
     seen_probability,
     visible_loss,
@@ -40,7 +43,8 @@ class GateForecast:
     fails with that power; both None for an F1, which needs the official runs.
 
     ``pass_chance`` and ``fail_chance`` are an identical vendor's; ``saved`` the share of the questions that early
-    stopping spares it, None where the suite runs on in full.
+    stopping spares it, None where the suite runs on in full. ``too_few``: why this is no gate at that size, "" where it
+    is one.
     """
 
     suite: str
@@ -50,12 +54,13 @@ class GateForecast:
     pass_chance: float
     fail_chance: float
     saved: float | None = None
+    too_few: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """``pass_chance`` of the whole policy for an identical vendor; ``false_alarms`` expected in 100 runs over all
-    gates.
+    """``pass_chance`` of the whole policy for an identical vendor, over the gates that are large enough to be one;
+    ``false_alarms`` expected in 100 runs over all gates.
     """
 
     gates: tuple[GateForecast, ...]
@@ -97,25 +102,34 @@ def forecast(
             gates.append(_paired(entry, design, policy, tuple((looks or {}).get(entry.suite, ()))))
     alarms += sum(gate.fail_chance for gate in gates)
     return Forecast(
-        gates=tuple(gates), pass_chance=all_pass_probability([g.pass_chance for g in gates]), false_alarms=100 * alarms
+        gates=tuple(gates),
+        pass_chance=all_pass_probability([g.pass_chance for g in gates if not g.too_few]),
+        false_alarms=100 * alarms,
     )
 
 
 def _paired(entry: Benchmark, design: Design, policy: Policy, fractions: tuple[float, ...]) -> GateForecast:
     regression = entry.mode is BenchmarkMode.REGRESSION
-    alpha = (entry.alpha or policy.alpha) if regression else _tail(entry.alpha or policy.alpha, design.clusters)
-    needed = (visible_loss if regression else _clears)(design, alpha=alpha, power=policy.power)
-    further = needed if regression else failing_difference(design, entry.margin, alpha=alpha, power=policy.power)
-    chances = _at_looks if len(fractions) > 1 else _at_end
-    passes, fails, saved = chances(entry, design, alpha, policy.power, fractions)
+    alpha = entry.alpha or policy.alpha
+    tail = alpha if regression else _tail(alpha, design.clusters)
+    needed = (visible_loss if regression else _clears)(design, alpha=tail, power=policy.power)
+    further = needed if regression else failing_difference(design, entry.margin, alpha=tail, power=policy.power)
+    few = "" if regression else too_few(design.clusters or design.n, entry.margin, alpha, single=design.exact)
+    if regression:
+        passes, fails, saved = _regression(entry, design, alpha, policy.power, fractions)
+    elif design.exact:
+        passes, fails, saved = _exact(entry.margin, design, alpha, fractions)
+    else:
+        passes, fails, saved = _by_t(entry.margin, design, alpha, fractions)
     return GateForecast(
         suite=entry.suite,
         margin=entry.margin,
         margin_needed=needed,
         fails_below=-(entry.margin + further),
-        pass_chance=passes,
+        pass_chance=0.0 if few else passes,
         fail_chance=fails,
-        saved=saved,
+        saved=saved if len(fractions) > 1 else None,
+        too_few=few,
     )
 
 
@@ -128,44 +142,52 @@ def _tail(alpha: float, clusters: int) -> float:
     return alpha if clusters < 2 else float(ndtr(-t_quantile(1 - alpha, clusters - 1)))
 
 
-def _at_end(
-    entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]
-) -> tuple[float, float, float | None]:
-    """The chances of PASS and FAIL for an identical vendor, and what is saved."""
-    fails = fail_probability(design.se, entry.margin, alpha=alpha)
-    if entry.mode is BenchmarkMode.PARITY:
-        return pass_probability(design.se, entry.margin, alpha=alpha), fails, None
-    return (
-        (1 - fails) * seen_probability(design, entry.detect or 0.0, alpha=alpha, power=power, wrong=WRONG_PASS),
-        fails,
-        None,
-    )
+#: an identical vendor's chances to pass and to fail, and the share of the questions that it is spared
+Chances = tuple[float, float, float]
 
 
-def _at_looks(
-    entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]
-) -> tuple[float, float, float | None]:
+def _exact(margin: float, design: Design, alpha: float, fractions: tuple[float, ...]) -> Chances:
+    looked = len(fractions) > 1
+    tails = [float(ndtr(-bound)) for bound in obrien_fleming(alpha, fractions)] if looked else [alpha]
+    # the forecast of one plan is always the same
+    found = parity_chances(design, margin, tails, fractions if looked else (1.0,), np.random.default_rng(0))
+    return found.passes, found.fails, found.saved
+
+
+def _by_t(margin: float, design: Design, alpha: float, fractions: tuple[float, ...]) -> Chances:
+    fails = fail_probability(design.se, margin, alpha=_tail(alpha, design.clusters))
+    if len(fractions) < 2:
+        return pass_probability(design.se, margin, alpha=alpha, clusters=design.clusters), fails, 0.0
+    chances = look_chances(_tail(alpha, design.clusters), fractions, min(FAR, margin / design.se))
+    saved = sum((chance.above + chance.below) * (1 - share) for chance, share in zip(chances, fractions, strict=True))
+    return sum(chance.above for chance in chances), sum(chance.below for chance in chances), saved
+
+
+def _regression(entry: Benchmark, design: Design, alpha: float, power: float, fractions: tuple[float, ...]) -> Chances:
+    """A regression gate passes at the first look that would have seen the stated loss."""
+    reached, wanted = design.reached, entry.detect or 0.0
+    if reached is not None and (
+        reached < wanted - 1e-9 or (design.single and not entry.margin and 0.5 ** round(reached * design.n) > alpha)
+    ):
+        return 0.0, alpha, 0.0
+    if len(fractions) < 2:
+        fails = fail_probability(design.se, entry.margin, alpha=alpha)
+        seen = seen_probability(design, wanted, alpha=alpha, power=power, wrong=WRONG_PASS)
+        return (1 - fails) * seen, fails, 0.0
     drift = min(FAR, entry.margin / design.se) if design.se > 0 else FAR if entry.margin > 0 else 0.0
-    chances = look_chances(alpha, fractions, drift)
-    if entry.mode is BenchmarkMode.PARITY:
-        saved = sum(
-            (chance.above + chance.below) * (1 - share) for chance, share in zip(chances, fractions, strict=True)
-        )
-        return sum(chance.above for chance in chances), sum(chance.below for chance in chances), saved
-    # a regression gate passes at the first look that would have seen the stated loss
+    fails = sum(chance.below for chance in look_chances(alpha, fractions, drift))
     tails = [float(ndtr(-bound)) for bound in obrien_fleming(alpha, fractions)]
     wrong = [float(ndtr(-bound)) for bound in obrien_fleming(WRONG_PASS, fractions)]
     parts = [
         replace(design, n=max(1, round(share * design.n)), clusters=round(share * design.clusters))
         for share in fractions
     ]
-    seen = [
-        seen_probability(part, entry.detect or 0.0, alpha=tail, power=power, wrong=level)
+    each = [
+        seen_probability(part, wanted, alpha=tail, power=power, wrong=level)
         for part, tail, level in zip(parts, tails, wrong, strict=True)
     ]
-    fails = sum(chance.below for chance in chances)
     # the chance to pass at a look or before it grows with the sample
-    by_look = [max(seen[: number + 1]) for number in range(len(seen))]
+    by_look = [max(each[: number + 1]) for number in range(len(each))]
     saved = sum(
         (now - before) * (1 - share) for before, now, share in zip([0.0, *by_look], by_look, fractions, strict=False)
     )
@@ -208,9 +230,14 @@ def expected_design(
     # that no two official runs ever differed is no proof that they never do
     spread = max(sum(repeated), 0.5) / len(repeated) if repeated else declared(suite).spread
     graded = declared(suite).graded or not all(score.binary for score in found)
-    single = samples == 1 and k_reference == 1 and not graded
+    exact = samples == 1 and not graded
     design = Design(
-        n=cases, sigma2=spread, k_vendor=samples, k_reference=k_reference, clusters=0 if single else clusters
+        n=cases,
+        sigma2=spread,
+        k_vendor=samples,
+        k_reference=k_reference,
+        clusters=0 if exact else clusters,
+        reached=sum(score.mean for score in found) / len(found) if found else None,
     )
     return Expected(design=design, observed=bool(repeated))
 

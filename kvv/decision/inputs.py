@@ -87,7 +87,8 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> list[CountedFindings
 @dataclass(slots=True)
 class CaseScore:
     """One value of one case: ``n`` concluded samples with sum ``total`` and sum of squares ``squares``; ``open``
-    samples are not concluded, ``unasked`` were never sent."""
+    samples are not concluded, ``unasked`` were never sent. ``refused``: requests that were refused; a vendor's are
+    among its ``n``, where they count as wrong."""
 
     cluster: str = ""
     n: int = 0
@@ -95,6 +96,7 @@ class CaseScore:
     squares: float = 0.0
     open: int = 0
     unasked: int = 0
+    refused: int = 0
     binary: bool = True
 
     def count(self, value: float) -> None:
@@ -117,14 +119,6 @@ class CaseScore:
         n = self.n + (self.open if open_as else 0)
         right = self.open if open_as == "best" else 0
         return Samples(n=n, total=self.total + right, squares=self.squares + right)
-
-    @property
-    def worst(self) -> float:
-        return self.total / (self.n + self.open)
-
-    @property
-    def best(self) -> float:
-        return (self.total + self.open) / (self.n + self.open)
 
 
 @dataclass(slots=True)
@@ -243,6 +237,7 @@ class Collector:
         concluded = verdict.outcome in (Outcome.PASS, Outcome.FAIL)
         every = self._all.setdefault(suite, {}).setdefault(case.id, CaseScore(cluster=case.cluster))
         every.n += concluded
+        every.refused += verdict.reason == "valid-request-refused"
         unasked = not concluded and verdict.reason in NEVER_ASKED
         every.unasked += unasked
         every.open += not concluded and not unasked
@@ -273,7 +268,7 @@ class Collector:
             missing = every.open + (0 if stopped_early else every.unasked)
             if every.n + missing:
                 score = found.get(case, CaseScore())
-                scores[case] = replace(score, cluster=every.cluster, n=every.n, open=missing)
+                scores[case] = replace(score, cluster=every.cluster, n=every.n, open=missing, refused=every.refused)
         return scores
 
     def asked(self, suite: str) -> int:

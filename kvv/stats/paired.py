@@ -4,8 +4,9 @@ b counts questions that only the vendor got right, c those that only the referen
 the difference is D = (b - c)/n, positive where the vendor is better.
 
 One binary sample a side: McNemar's test in its mid-p form (Fagerland, Lydersen and Laake, BMC Med. Res. Methodol.
-13:91, 2013) and Tango's score method (Statistics in Medicine 17, 1998). Several samples or scores between 0 and 1: the
-mean of per-question differences (Miller, arXiv:2411.00640) with t, or with Efron's BCa bootstrap over questions.
+13:91, 2013) and Tango's score method (Statistics in Medicine 17, 1998). Gates use ``paired_difference``: with one
+binary sample of the vendor the exact distribution of the sum under Tango's constraint (``kvv.stats.constrained``), for
+repeats and scores the mean of per-question differences (Miller, arXiv:2411.00640) with t and Efron's BCa bootstrap.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kvv.stats.constrained import mean_interval
 from kvv.stats.interval import ClusterSum, Interval, clustered_mean, normal_quantile
 from kvv.stats.special import bdtr, gammaln, ndtr, ndtri, stdtr
 
-#: from this many questions on, the t interval is as good as the bootstrap and far cheaper
-BOOTSTRAP_BELOW = 200
 BOOTSTRAP_DRAWS = 10_000
 
 Floats = NDArray[np.float64]
@@ -107,13 +107,14 @@ class PairedCase:
     """One question: the mean score of each side. Cases with the same ``cluster`` depend on each other ("": on none).
 
     ``variance`` is the sampling variance of their difference as far as repeats show it (s^2/K of each side), 0 where
-    unknown.
+    unknown. ``single``: the vendor gave one answer, and answers are right or wrong.
     """
 
     vendor: float
     reference: float
     cluster: str = ""
     variance: float = 0.0
+    single: bool = False
 
     @property
     def difference(self) -> float:
@@ -143,28 +144,31 @@ def cluster_differences(cases: Sequence[PairedCase]) -> list[ClusterSum]:
 
 
 def paired_difference(cases: Sequence[PairedCase], rng: np.random.Generator, confidence: float = 0.95) -> Difference:
-    """The mean difference with a two-sided interval: t from 200 clusters on; below, the outer limits of t and BCa.
+    """The mean difference with a two-sided interval; at least one case or ValueError. Scores lie in [0, 1].
 
-    The standard error is the larger of two: that between questions, and, on these same questions, that of the repeats.
-    Where few questions vary at all (AIME) the first is itself a draw of few, and alone covers too little.
-    BCa sees a skewed loss (a few questions broken) that t does not; alone it covers too little where most differences
-    are 0, as with AIME (82 % at nominal 90 % with 30 questions: ``bench/verdicts.py``), so it may widen the t interval
-    but not narrow it. At least one case or ValueError. Scores are taken to lie in [0, 1]. No spread at all (every
-    difference equal) is read as Tango reads a table without discordant pairs, never as certainty.
+    Where cases are ``single``, ``mean_interval``, which is exact where few are lost. It takes the very questions as
+    drawn, so that clusters add nothing. Repeats and scores: the outer limits of t and BCa over clusters. The standard
+    error is the larger of two: that between questions, and, on these same questions, that of the repeats. Where few
+    questions vary at all (AIME) the first is itself a draw of few, and alone covers too little. BCa sees a skewed loss
+    (a few questions broken) that t does not; alone it covers too little where most differences are 0, as with AIME (82
+    % at nominal 90 % with 30 questions: ``bench/verdicts.py``), so it may widen the t interval but not narrow it. No
+    spread at all (every difference equal) is read as that of single samples, never as certainty.
     """
-    sums = cluster_differences(cases)
+    single = any(case.single for case in cases)
+    sums = [ClusterSum(n=1, total=case.difference) for case in cases] if single else cluster_differences(cases)
     mean = clustered_mean(sums)
     repeats = math.sqrt(math.fsum(case.variance for case in cases)) / len(cases)
     if mean.se is not None and repeats > mean.se:
         mean = replace(mean, se=repeats)
     found = mean.interval(confidence)
-    method = "paired difference, t"
-    if mean.se is None or found is None:
+    if single:
+        found, method = mean_interval([case.difference for case in cases], confidence), "paired difference, exact sum"
+    elif mean.se is None or found is None:
         found, method = Interval(low=-1.0, high=1.0), "paired difference, one cluster"
     elif mean.se <= 1e-12:
-        still = tango_interval(0, 0, mean.clusters, confidence)
+        still = mean_interval([0.0] * mean.clusters, confidence)
         found, method = Interval(low=mean.mean + still.low, high=mean.mean + still.high), "paired difference, no spread"
-    elif mean.clusters < BOOTSTRAP_BELOW:
+    else:
         bca = bca_interval(sums, rng, confidence)
         found = Interval(low=min(found.low, bca.low), high=max(found.high, bca.high))
         method = f"paired difference, t and BCa ({BOOTSTRAP_DRAWS} draws)"
@@ -192,8 +196,9 @@ def bca_interval(
     totals = np.array([s.total for s in sums], dtype=np.float64)
     groups = len(sums)
     estimate = totals.sum() / n.sum()
-    drawn = rng.integers(0, groups, size=(draws, groups))
-    boot = totals[drawn].sum(axis=1) / n[drawn].sum(axis=1)
+    many = max(1, 4_000_000 // groups)
+    parts = (rng.integers(0, groups, size=(min(many, draws - first), groups)) for first in range(0, draws, many))
+    boot = np.concatenate([totals[drawn].sum(axis=1) / n[drawn].sum(axis=1) for drawn in parts])
     left_out = (totals.sum() - totals) / (n.sum() - n)
     centred = left_out.mean() - left_out
     spread = float((centred**2).sum())

@@ -9,15 +9,19 @@ p(1-p)(1-rho).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kvv.stats.interval import normal_quantile
-from kvv.stats.paired import tango_limits
+from kvv.stats.constrained import mean_p, mean_p_below
+from kvv.stats.interval import normal_quantile, t_quantile
 from kvv.stats.rerun import lost_variance, visible_pairs, visible_repeats
-from kvv.stats.special import chdtr, ndtr, pdtr
+from kvv.stats.special import bdtr, chdtr, nctdtr, ndtr, pdtr
+
+#: simulated runs of a forecast: its chances are right to half a point
+DRAWS = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,8 @@ class Design:
 
     ``sigma2`` is the variance of one sample of one question around that question's mean; ``omega2`` the variance of
     true differences between questions. ``k_reference`` inf stands for a reference that is known exactly. ``clusters``:
-    the number of groups of questions that a t interval rests on, 0 for one that is no t interval.
+    the number of groups of questions that a t interval rests on, 0 for one that is no t interval. ``reached``: the mean
+    score of the reference, None where it is not known before.
     """
 
     n: int
@@ -35,11 +40,17 @@ class Design:
     k_reference: float = 1
     omega2: float = 0.0
     clusters: int = 0
+    reached: float | None = None
 
     @property
     def single(self) -> bool:
-        """One right-or-wrong sample a side: Tango's case."""
+        """One right-or-wrong sample a side."""
         return not self.clusters and self.k_vendor == self.k_reference == 1
+
+    @property
+    def exact(self) -> bool:
+        """One right-or-wrong sample of the vendor: the exact sum is compared (``kvv.stats.constrained``)."""
+        return not self.clusters and self.k_vendor == 1
 
     @property
     def se(self) -> float:
@@ -66,12 +77,19 @@ def required_n(design: Design, margin: float, *, alpha: float = 0.05, power: flo
     return math.ceil(z * z * design.se**2 * design.n / margin**2)
 
 
-def pass_probability(se: float, margin: float, *, true_difference: float = 0.0, alpha: float = 0.05) -> float:
-    """The chance that the lower limit lies above -``margin`` when the vendor's true difference is
-    ``true_difference``.
+def pass_probability(
+    se: float, margin: float, *, true_difference: float = 0.0, alpha: float = 0.05, clusters: int = 0
+) -> float:
+    """The chance that the lower limit lies above -``margin`` when the vendor's true difference is ``true_difference``.
+
+    By Student's t over so many ``clusters``, whose standard error is itself a draw; 0: by the normal distribution.
     """
     if se <= 0:
         return float(true_difference > -margin)
+    if clusters == 1:
+        return 0.0
+    if clusters:
+        return 1 - float(nctdtr(clusters - 1, (margin + true_difference) / se, t_quantile(1 - alpha, clusters - 1)))
     return float(ndtr((margin + true_difference) / se - normal_quantile(1 - alpha)))
 
 
@@ -102,12 +120,16 @@ def seen_probability(
         mean = (design.se * design.n) ** 2 / 2
         counts = np.arange(min(design.n // 2, math.ceil(mean + 8 * math.sqrt(mean) + 8)) + 1)
         chances = np.diff(pdtr(counts, mean), prepend=0.0)
-        b, c = np.meshgrid(counts, counts)
-        low, _ = tango_limits(b, c, design.n, z)
-        blind = next(
-            (k for k in counts if visible_pairs(2 * int(k), design.n, alpha=alpha, power=power) > loss), len(counts)
+        c, b = (side.reshape(-1) for side in np.meshgrid(counts, counts))
+        weights = np.outer(chances, chances).reshape(-1)
+        c, b, weights = (side[weights > 1e-9] for side in (c, b, weights))
+        tables = np.stack([c, design.n - b - c, b], axis=1).astype(np.float64)
+        ruled_out = mean_p(tables, np.array([-1.0, 0.0, 1.0]), 1, -loss) <= wrong
+        # the more questions differ by chance, the larger the loss that shows
+        blind = bisect_left(
+            counts, True, key=lambda k: visible_pairs(2 * int(k), design.n, alpha=alpha, power=power) > loss
         )
-        return float((np.outer(chances, chances) * ((low > -loss) & (np.minimum(b, c) < blind))).sum())
+        return float((weights * (ruled_out & (np.minimum(b, c) < blind))).sum())
     if design.n < 2:
         return 0.0
     lost = lost_variance(design.k_vendor, design.k_reference)
@@ -122,6 +144,48 @@ def seen_probability(
     df = design.n - 1
     # the scatter is narrow enough, and the estimate lies so many standard errors above the loss
     return float(chdtr(df, df * (narrow / design.se) ** 2) * ndtr(loss / design.se - z))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParityChances:
+    """An identical vendor's: to pass, to fail, and the share of the questions that it is spared."""
+
+    passes: float
+    fails: float
+    saved: float
+
+
+def parity_chances(
+    design: Design, margin: float, tails: Sequence[float], fractions: Sequence[float], rng: np.random.Generator
+) -> ParityChances:
+    """Of a gate that compares single right-or-wrong answers (``design.clusters`` 0), by ``DRAWS`` simulated runs.
+
+    ``tails``: the one-sided level at each look, taken after ``fractions`` of the questions. So many questions are in
+    two minds on both sides, the others settled, that one sample has the variance ``sigma2``.
+    """
+    k = 1 if math.isinf(design.k_reference) else max(1, round(design.k_reference))
+    minds = min(1.0, 4 * design.sigma2)
+    # a question in two minds: the vendor's answer less the share of k right answers
+    right = np.diff(bdtr(np.arange(k + 1), k, 0.5), prepend=0.0) / 2
+    unsettled = np.zeros(2 * k + 1)
+    unsettled[k:] += right[::-1]
+    unsettled[: k + 1] += right[::-1]
+    chances = minds * unsettled
+    chances[k] += 1 - minds
+    steps = np.arange(-k, k + 1, dtype=np.float64)
+    ends = [round(share * design.n) for share in fractions]
+    counts = np.zeros((DRAWS, 2 * k + 1))
+    running = np.ones(DRAWS, dtype=bool)
+    passes = fails = saved = 0.0
+    for before, end, tail in zip([0, *ends], ends, tails, strict=False):
+        counts = counts + rng.multinomial(end - before, chances / chances.sum(), DRAWS)
+        tables, which = np.unique(counts, axis=0, return_inverse=True)
+        above = (mean_p(tables, steps, k, -margin) <= tail)[which.reshape(-1)] & running
+        below = (mean_p_below(tables, steps, k, -margin) <= tail)[which.reshape(-1)] & running
+        passes, fails = passes + above.mean(), fails + below.mean()
+        saved += (above | below).mean() * (1 - end / design.n)
+        running &= ~(above | below)
+    return ParityChances(passes=float(passes), fails=float(fails), saved=float(saved))
 
 
 def fail_probability(se: float, margin: float, *, true_difference: float = 0.0, alpha: float = 0.05) -> float:

@@ -51,6 +51,11 @@ def stdtr(df: Any, t: Any) -> Any:
     return _scipy().stdtr(df, t)
 
 
+def nctdtr(df: Any, shift: Any, t: Any) -> Any:
+    """The distribution function of the noncentral t."""
+    return _scipy().nctdtr(df, shift, t)
+
+
 def betaincinv(a: Any, b: Any, p: Any) -> Any:
     """The quantile of the beta distribution."""
     return _scipy().betaincinv(a, b, p)

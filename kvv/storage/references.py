@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvv.cases.suite import ReferenceRun, overlap
+from kvv.cases.suite import REFUSED, ReferenceRun, overlap
 from kvv.core import Case, Outcome, Verdict
 from kvv.storage.files import new_beside, replacing
 
@@ -87,8 +87,8 @@ class Written:
 def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, Verdict]]) -> list[Written]:
     """Write the ``values`` of every planned sample; by suite, what was written.
 
-    Verdicts may come in any order. A sample never judged before one that was (a run cut short) is null. A refused
-    request and a failed one are null alike: neither says what the model would do. The file is there whole or not at
+    Verdicts may come in any order. A sample never judged before one that was (a run cut short) is null. A failed
+    request is null too: it does not say what the model would do. The file is there whole or not at
     all; ReferenceError where no sample has a value, OSError where it cannot be written.
     """
     samples = per_case(verdicts)
@@ -122,7 +122,10 @@ def _written(samples: Mapping[tuple[str, str], Sequence[Mapping[str, float] | No
         values = [value for judged in cases for value in judged]
         found.append(
             Written(
-                suite=name, cases=len(cases), samples=len(values), usable=sum(value is not None for value in values)
+                suite=name,
+                cases=len(cases),
+                samples=len(values),
+                usable=sum(value is not None and REFUSED not in value for value in values),
             )
         )
     return found
@@ -138,13 +141,15 @@ def check_writable(path: Path) -> None:
 
 
 def per_case(verdicts: Iterable[tuple[Case, Verdict]]) -> dict[tuple[str, str], list[Mapping[str, float] | None]]:
-    """(suite, case id) -> the values of its samples, each in its place."""
+    """(suite, case id) -> the values of its samples, each in its place; of a refused request ``REFUSED``."""
     samples: dict[tuple[str, str], dict[int, Mapping[str, float] | None]] = {}
     for case, verdict in verdicts:
         if verdict.outcome is Outcome.SKIP:
             continue
-        usable = bool(verdict.values) and verdict.outcome is not Outcome.ERROR
-        samples.setdefault((case.suite, case.id), {})[verdict.sample] = dict(verdict.values) if usable else None
+        values = dict(verdict.values) if verdict.outcome is not Outcome.ERROR else {}
+        if not values and verdict.reason == "valid-request-refused":
+            values = {REFUSED: 1.0}
+        samples.setdefault((case.suite, case.id), {})[verdict.sample] = values or None
     return {key: [found.get(k) for k in range(max(found) + 1)] for key, found in samples.items()}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvv.cases.suite import ReferenceRun, SuiteKind
+from kvv.cases.suite import REFUSED, ReferenceRun, SuiteKind
 from kvv.core import Area, Gate, Level, Outcome
 
 
@@ -24,6 +24,12 @@ class SampleResult:
     @property
     def concluded(self) -> bool:
         return self.outcome in (Outcome.PASS, Outcome.FAIL)
+
+
+def _referred(sample: SampleResult) -> Mapping[str, float]:
+    if not sample.values and sample.reason == "valid-request-refused":
+        return {REFUSED: 1.0}
+    return sample.values if sample.outcome is not Outcome.ERROR else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +181,12 @@ class RunSummary:
 
     def reference(self, suite: str) -> ReferenceRun:
         """Its benchmark results as a reference of a later run, by the rule of reference files: a sample without a
-        usable value is empty.
+        usable value is empty, a refused request has ``REFUSED`` alone.
         """
         found = self.suites[suite].cases
         cases: dict[str, list[Mapping[str, float]]] = {}
         for case_id, case in found.items():
             samples = [s for s in case.samples if s.outcome is not Outcome.SKIP]
             if samples:
-                cases[case_id] = [s.values if s.outcome is not Outcome.ERROR else {} for s in samples]
+                cases[case_id] = [_referred(s) for s in samples]
         return ReferenceRun(name=f"{self.model} ({self.run_id})", model=self.model, cases=cases)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvv.cases.suite import ReferenceRun, SuiteKind
+from kvv.cases.suite import REFUSED, ReferenceRun, SuiteKind
 from kvv.core import Area, Outcome, ReferenceValue, Stat
 from kvv.decision import InterimAnalysis, SuiteRun
-from kvv.stats import equal_looks, obrien_fleming, tango_interval, tango_z
+from kvv.stats import equal_looks, obrien_fleming
+from kvv.stats.constrained import mean_interval, mean_z
 from kvv.stats.metrics import rate_stat
 
 P, F, I, S, E = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.ERROR  # noqa: E741
@@ -31,12 +32,12 @@ def paired(bench: Any, vendor: list[float | None], reference: list[float], **ent
     return bench.decide(bench.answers(vendor), policy(**entry), references={"bench": [bench.reference(reference)]})
 
 
-def test_a_vendor_no_worse_passes_by_tango(bench: Any) -> None:
+def test_a_vendor_no_worse_passes_by_the_exact_sum(bench: Any) -> None:
     decision = paired(bench, *table(860, 25, 27, 88))
     gate, row = decision.gates[0], decision.stats[0]
-    low = tango_interval(25, 27, 1000, 0.9).low
+    low = mean_interval([1.0] * 25 + [-1.0] * 27 + [0.0] * 948, 0.9).low
     assert (gate.decision, gate.degraded, decision.outcome) == (P, False, P)
-    assert gate.method == "Tango paired score, 25 gained, 27 lost"
+    assert gate.method == "paired difference, exact sum, 25 gained, 27 lost"
     assert f"90 % interval {100 * low:+.2f} points" in gate.reason
     assert (row.verdict, row.margin, row.reference) == (
         P,
@@ -58,10 +59,43 @@ def test_a_shown_loss_within_the_margin_passes_degraded(bench: Any) -> None:
 
 
 def test_a_small_run_cannot_tell_and_says_how_many_more_samples_would(bench: Any) -> None:
-    decision = paired(bench, *table(50, 3, 3, 4))
+    decision = paired(bench, *table(120, 6, 6, 8))
     gate = decision.gates[0]
     assert (gate.decision, gate.reason.split(":")[0]) == (I, "cannot-tell")
     assert "more cases (or as many repeats) would settle it" in gate.reason
+
+
+def test_a_lucky_run_of_few_questions_passes_nothing(bench: Any) -> None:
+    """Six gained of 20: the test alone would pass it."""
+    vendor, reference = [1.0] * 20, [0.0] * 6 + [1.0] * 14
+    assert mean_interval([v - r for v, r in zip(vendor, reference, strict=True)], 0.9).low > -0.1
+    assert paired(bench, vendor, reference, margin=0.1).gates[0].decision is S
+
+
+@pytest.mark.parametrize(
+    ("n", "lost", "outcome", "code"),
+    [
+        (28, 0, S, "not-gated"),
+        (28, 2, S, "not-gated"),
+        (28, 3, I, "cannot-tell"),  # more than the margin is lost: that stands in the way of a pass
+        (28, 9, F, "worse-than-reference"),
+        (29, 0, P, "no-worse"),
+        (29, 2, I, "cannot-tell"),
+    ],
+)
+def test_where_not_even_no_loss_passes_there_is_no_gate(
+    bench: Any, n: int, lost: int, outcome: Outcome, code: str
+) -> None:
+    """A margin of 10 points: .9 to the 28th is over .05, to the 29th below."""
+    verdicts = [*bench.answers([0.0] * lost + [1.0] * (n - lost)), bench.case("params/a", "params")]
+    decision = bench.decide(verdicts, policy(margin=0.1), references={"bench": [bench.reference([1.0] * n)]})
+    gate = next(gate for gate in decision.gates if gate.id == "bench/accuracy")
+    assert (gate.decision, gate.reason.split(":")[0]) == (outcome, code)
+    if outcome is S:
+        assert "quality NOT DECIDED" in decision.headline
+        assert "28 questions cannot decide quality, 29 would do" in decision.headline
+        wants = {**policy(margin=0.1), "required": {"quality": True}}
+        assert bench.decide(verdicts, wants, references={"bench": [bench.reference([1.0] * n)]}).outcome is I
 
 
 def test_the_margin_itself_is_not_enough(bench: Any) -> None:
@@ -89,7 +123,7 @@ def test_a_refused_request_counts_as_wrong_on_its_case(bench: Any) -> None:
     answers = bench.answers([1.0] * 200)
     refused = [bench.case("bench/q0", "bench", area=Area.ACCURACY, outcome=F, reason="valid-request-refused")]
     decision = bench.decide([*refused, *answers[1:]], policy(), references={"bench": [bench.reference([1.0] * 200)]})
-    assert decision.gates[0].method == "Tango paired score, 0 gained, 1 lost"
+    assert decision.gates[0].method == "paired difference, exact sum, 0 gained, 1 lost"
 
 
 def test_repeats_are_compared_by_their_per_question_means(bench: Any) -> None:
@@ -304,7 +338,7 @@ def test_more_than_two_percent_truncated_is_said_in_the_first_line(bench: Any) -
 def test_at_an_early_look_the_bound_is_obrien_flemings(bench: Any) -> None:
     """Z of the table lies between the fixed bound 1.645 and the look's 2.768: enough at the end, not at look 2 of 5."""
     vendor, reference = table(350, 10, 11, 29)
-    z = float(tango_z(10, 11, 400, -0.03))
+    z = mean_z([1.0] * 10 + [-1.0] * 11 + [0.0] * 379, -0.03)
     bound = obrien_fleming(0.05, equal_looks(5))[1]
     assert 1.645 < z < bound
     refs = {"bench": [bench.reference(reference)]}
@@ -523,6 +557,35 @@ def test_repeats_are_compared_question_by_question(bench: Any, lost: int, code: 
     assert decision.gates[0].reason.split(":")[0] == code
 
 
+@pytest.mark.parametrize(
+    ("before", "of", "rules", "code"),
+    [
+        (8, 10, {"alpha": 0.004, "detect": 0.8}, "no-loss-shown"),
+        (7, 10, {"alpha": 0.004, "detect": 0.8}, "too-little-to-lose"),
+        (0, 10, {"alpha": 0.004, "detect": 0.8}, "too-little-to-lose"),
+        (18, 200, {"alpha": 0.0011, "detect": 0.09}, "no-loss-shown"),
+        (17, 200, {"alpha": 0.0011, "detect": 0.09}, "too-little-to-lose"),
+        # ten of ten lost reach .00098; nine do not, although 5 points of 200 would have been seen elsewhere
+        (10, 200, {"alpha": 0.0011, "detect": 0.05}, "no-loss-shown"),
+        (40, 200, {"margin": 0.1, "detect": 0.2}, "no-loss-shown"),
+        (40, 200, {"margin": 0.18, "detect": 0.2}, "too-small-to-see"),
+    ],
+)
+def test_a_reference_with_too_little_to_lose_passes_nobody(
+    bench: Any, before: int, of: int, rules: dict[str, float], code: str
+) -> None:
+    """Not even with the very same answers: a vendor that solves nothing would pass beside it, or be undecided."""
+    answers = [1.0] * before + [0.0] * (of - before)
+    entry = {"mode": "regression", "margin": 0.0, **{k: v for k, v in rules.items() if k != "alpha"}}
+    decision = bench.decide(
+        bench.answers(answers),
+        {"alpha": rules.get("alpha", 0.05), **policy(**entry)},
+        references={"bench": [bench.reference(answers)]},
+    )
+    assert decision.gates[0].reason.split(":")[0] == code
+    assert decision.outcome is (P if code == "no-loss-shown" else I)
+
+
 def test_a_regression_gate_knows_no_clusters(bench: Any) -> None:
     """Twelve scores of one conversation fall from .5 to 0, 148 others stay: on these same questions a loss, 1 of 4,096
     ways.
@@ -549,7 +612,7 @@ def test_what_a_look_showed_stands_beside_the_row(bench: Any) -> None:
     )
     taken = decision.stats[0].look
     assert (taken.number, taken.of, taken.asked, taken.planned, taken.stopped) == (1, 5, 1000, 5000, True)
-    assert taken.z == pytest.approx(float(tango_z(4, 4, 1000, -0.03)))
+    assert taken.z == pytest.approx(mean_z([1.0] * 4 + [-1.0] * 4 + [0.0] * 992, -0.03))
     assert taken.bound == pytest.approx(obrien_fleming(0.05, equal_looks(5))[0])
     assert taken.z > taken.bound
     assert taken.interval[0] > -0.03
@@ -672,3 +735,53 @@ def test_cases_to_which_the_reference_has_no_answer_count_against_a_pass(bench: 
     assert bench.decide(bench.answers(wrong_there), settings, references={"bench": [known]}).gates[0].decision is I
     everywhere = [0.0] * 150 + [1.0] * 150
     assert bench.decide(bench.answers(everywhere), settings, references={"bench": [known]}).gates[0].decision is F
+
+
+def refusing(bench: Any, refused: int, n: int, right: float = 1.0) -> list[Any]:
+    """Answers to ``n`` questions, of which the first ``refused`` were refused."""
+    gone = [
+        bench.case(f"bench/q{i}", "bench", area=Area.ACCURACY, outcome=F, reason="valid-request-refused")
+        for i in range(refused)
+    ]
+    return [*gone, *bench.answers([right] * n)[refused:]]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "official", "outcome"),
+    [
+        (20, 20, P),  # both refuse the same questions
+        (20, 0, I),  # the vendor alone: 2 points lost of a margin of 2
+        (0, 20, I),  # the official endpoint alone: it may have been right there, or wrong
+        (60, 20, F),
+    ],
+)
+def test_what_both_sides_refuse_is_wrong_on_both(bench: Any, vendor: int, official: int, outcome: Outcome) -> None:
+    cases = {f"bench/q{i}": [{REFUSED: 1.0} if i < official else {"score": 1.0}] for i in range(1000)}
+    run = ReferenceRun(name="official", model="m", cases=cases)
+    answers = refusing(bench, vendor, 1000) if vendor else bench.answers([0.0] * 20 + [1.0] * 980)
+    gate = bench.decide(answers, policy(margin=0.02), references={"bench": [run]}).gates[0]
+    assert gate.decision is outcome, gate.reason
+    assert ("the reference has no answer to 20 of 1000 cases" in gate.reason) is (vendor == 0)
+    assert "answers to the open samples" not in gate.reason, "the vendor left nothing open"
+
+
+def test_official_samples_that_are_missing_may_have_been_right_or_wrong(bench: Any) -> None:
+    """Thirty problems x 8, the official runs lost their wrong samples: what is left looks better than it was."""
+    cases = {f"bench/q{i}": [{"score": 1.0}] * 7 + [{"score": 0.0}] for i in range(30)}
+    lossy = {case: [*values[:7], {}] for case, values in cases.items()}
+    answers = bench.answers([1.0] * 7 + [0.0] + ([1.0] * 7 + [0.0]) * 29, samples=8)
+    for name, known, outcome in (("whole", cases, P), ("lossy", lossy, I)):
+        run = ReferenceRun(name=name, model="m", cases=known)
+        gate = bench.decide(answers, policy(margin=0.11), references={"bench": [run]}).gates[0]
+        assert gate.decision is outcome, gate.reason
+    assert "the reference has 30 samples of others without an answer" in gate.reason
+    assert "answers to the open samples" not in gate.reason
+    wrong = bench.answers([0.0] * 240, samples=8)
+    assert bench.decide(wrong, policy(margin=0.11), references={"bench": [run]}).gates[0].decision is F
+
+
+def test_a_vendor_answered_only_where_the_reference_is_silent_is_compared_with_nothing(bench: Any) -> None:
+    run = bench.reference([1.0] * 90)
+    answers = bench.answers([None] * 90 + [1.0] * 10)
+    gate = bench.decide(answers, policy(), references={"bench": [run]}).gates[0]
+    assert (gate.decision, gate.reason.split(":")[0]) == (I, "nothing-in-common")

@@ -174,10 +174,8 @@ def test_the_plan_is_one_line_a_suite_and_then_what_the_policy_could_decide(kvv_
         "aime2025",
     ]
     assert "about $" in ran.out
-    assert (
-        "as asked, quality is not decided (aime2025: no --reference FILE); were it, an identical vendor passes its"
-        " benchmark gate" in ran.out
-    )
+    assert "as asked, quality is not decided (aime2025: no --reference FILE)\n" in ran.out
+    assert "aime2025: reported, not gated: 12 questions cannot decide quality, 19 would do" in ran.out
     assert (
         "policy" not in kvv_cli("plan", "params", "--base-url", "https://api.example.com/v1", "--model", "kimi-k3").out
     )
@@ -211,21 +209,21 @@ ASK = (
 
 
 def test_the_plans_chance_is_that_of_the_official_runs_own_scatter(kvv_cli: Any) -> None:
-    """Two runs that differ on 10 of 100: variance .05 a sample, against two official samples SE (.05 + .025)^.5 / 10 =
-    2.74 points; the margin of 5.5 lies 2.01 of them away, 1.66 (t with 99 degrees of freedom) are needed: 64 of 100. No
-    difference at all is nearly certain."""
+    """Two runs that differ on 10 of 100: variance .05 a sample, SE 2.74 points against two official samples. The margin
+    of 5.5 lies 2.01 of them away, 1.64 are needed by the normal distribution (64 of 100), more by the exact sum. No
+    difference at all is nearly certain, but for what 100 questions leave open."""
     quiet = json.loads(kvv_cli(*ASK, *official_runs(2, 0), "--tier", "full", "--samples", "1").out)["outlook"]
     loud = json.loads(kvv_cli(*ASK, *official_runs(2, 10), "--tier", "full", "--samples", "1").out)["outlook"]
     assert (loud["policy"], loud["undecided"], loud["questions_saved"]) == ("release-in-part", {}, None)
     assert loud["gates"][0]["scatter"] == "observed"
-    assert loud["pass_chance"] == pytest.approx(0.637, abs=0.01)
-    assert quiet["pass_chance"] > 0.99
+    assert loud["pass_chance"] == pytest.approx(0.553, abs=0.01)
+    assert quiet["pass_chance"] > 0.97
 
 
 def test_the_plan_says_what_early_stopping_would_spare(kvv_cli: Any) -> None:
     runs = official_runs(2, 2)
     found = json.loads(kvv_cli(*ASK, *runs, "--tier", "full", "--samples", "1", "--early-stop").out)["outlook"]
-    assert 0.2 < found["questions_saved"] < 0.9
+    assert 0.1 < found["questions_saved"] < 0.9
     said = kvv_cli(*ASK[:-1], *runs, "--tier", "full", "--samples", "1", "--early-stop").out
     assert (
         f"an identical vendor is spared about {100 * found['questions_saved']:.0f} % of the benchmarks' questions"

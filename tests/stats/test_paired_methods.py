@@ -5,6 +5,7 @@ Monte-Carlo bounds.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -140,15 +141,19 @@ def test_the_same_generator_gives_the_same_interval() -> None:
     assert paired_difference(cases, np.random.default_rng(1)) == paired_difference(cases, np.random.default_rng(1))
 
 
-def test_many_questions_get_the_t_interval() -> None:
+@pytest.mark.parametrize("n", [199, 200, 300])
+def test_no_number_of_questions_switches_the_method(n: int) -> None:
+    """Three whole questions lost of many: t alone would come closer to 0 than a margin of 3 points from 200 on."""
+    differences = [-1.0] * 3 + [0.0] * (n - 3)
     rng = np.random.default_rng(5)
-    cases = [PairedCase(vendor=float(v), reference=0.5) for v in rng.random(250)]
-    found = paired_difference(cases, rng, 0.9)
-    values = np.array([c.difference for c in cases])
-    assert found.interval.pair == pytest.approx(
-        scipy.stats.t.interval(0.9, 249, loc=values.mean(), scale=scipy.stats.sem(values))
-    )
-    assert found.method == "paired difference, t"
+    single = [PairedCase(vendor=1.0 + d, reference=1.0, single=True) for d in differences]
+    found = paired_difference(single, rng, 0.9)
+    assert found.method == "paired difference, exact sum"
+    assert found.interval.low == pytest.approx(-scipy.stats.beta.ppf(0.95, 4, n - 3), abs=1e-5)
+    clustered = paired_difference([replace(case, cluster="a") for case in single], rng, 0.9)
+    assert clustered.interval == found.interval, "the very same questions: clusters add nothing"
+    scores = paired_difference([PairedCase(vendor=0.5 + d / 2, reference=0.5) for d in differences], rng, 0.9)
+    assert scores.method == "paired difference, t and BCa (10000 draws)"
 
 
 def test_bca_may_widen_but_never_narrow_the_t_interval() -> None:
@@ -166,7 +171,7 @@ def test_bca_may_widen_but_never_narrow_the_t_interval() -> None:
 def test_equal_differences_are_no_certainty() -> None:
     rng = np.random.default_rng(0)
     found = paired_difference([PairedCase(vendor=1.0, reference=1.0)] * 30, rng, 0.9)
-    assert found.interval.pair == pytest.approx(tango_interval(0, 0, 30, 0.9).pair)
+    assert found.interval.pair == pytest.approx((-(1 - 0.05 ** (1 / 30)), 1 - 0.05 ** (1 / 30)), abs=1e-5)
     single = paired_difference([PairedCase(vendor=1.0, reference=0.5, cluster="a")] * 3, rng)
     assert single.interval.pair == (-1.0, 1.0)
 

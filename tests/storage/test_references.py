@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvv.cases.suite import ReferenceRun
+from kvv.cases.suite import REFUSED, ReferenceRun
 from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.storage.references import (
     Header,
@@ -72,6 +72,17 @@ def test_a_sample_without_conclusion_keeps_its_place(tmp_path: Path) -> None:
     assert lines[0]["samples"] == [None, None, {"x": 1.0}, None]
     assert lines[1]["samples"] == [None]
     assert read_reference(path).runs["toolcall"].cases["a"] == [{}, {}, {"x": 1.0}, {}]
+
+
+def test_a_refused_request_is_told_from_a_failed_one(tmp_path: Path) -> None:
+    path = tmp_path / "ref.jsonl"
+    case, silent = pair("a", 0, {}, Outcome.FAIL)
+    refused = replace(silent, reason="valid-request-refused")
+    written = write_reference(path, HEADER, [(case, refused), pair("a", 1, {"x": 1.0}), pair("a", 2, {}, Outcome.FAIL)])
+    assert read_reference(path).runs["toolcall"].cases["a"] == [{REFUSED: 1.0}, {"x": 1.0}, {}]
+    assert (written[0].samples, written[0].usable) == (3, 1)
+    with pytest.raises(ReferenceError, match="no benchmark sample was concluded"):
+        write_reference(path, HEADER, [(case, refused)])
 
 
 def test_a_reference_of_nothing_is_refused_and_leaves_an_older_one_alone(tmp_path: Path) -> None:

@@ -47,11 +47,14 @@ def forecast_power(job: RunPlan) -> PowerForecast | None:
         for suite, item in planned.items()
         if job.config.early_stop and not obstacle(item, job.policy)
     }
+    found = forecast(job.policy, {suite: one.design for suite, one in expected.items()}, looks)
+    small = {gate.suite: gate.too_few for gate in found.gates if gate.too_few}
+    whys = {
+        entry.suite: _undecided(planned[entry.suite], entry, job.config) or small.get(entry.suite) for entry in entries
+    }
     return PowerForecast(
-        found=forecast(job.policy, {suite: one.design for suite, one in expected.items()}, looks),
-        undecided={
-            entry.suite: why for entry in entries if (why := _undecided(planned[entry.suite], entry, job.config))
-        },
+        found=found,
+        undecided={suite: why for suite, why in whys.items() if why},
         observed=frozenset(suite for suite, one in expected.items() if one.observed),
     )
 
@@ -115,6 +118,7 @@ def facts(job: RunPlan) -> dict[str, Any] | None:
                 "fails_below": gate.fails_below,
                 "pass_chance": gate.pass_chance,
                 "saved": gate.saved,
+                "too_few": gate.too_few,
                 "scatter": "observed" if gate.suite in seen.observed else "assumed",
             }
             for gate in seen.found.gates
@@ -127,7 +131,7 @@ def lines(job: RunPlan) -> Iterator[str]:
     seen = forecast_power(job)
     if seen is None:
         return
-    found, many = seen.found, len(seen.found.gates)
+    found, many = seen.found, sum(not gate.too_few for gate in seen.found.gates)
     gates = f"its {many} benchmark gates" if many > 1 else "its benchmark gate"
     chance = (
         f"an identical vendor passes {gates} in {_per_100(found.pass_chance)} of 100 runs and is failed in"
@@ -135,7 +139,8 @@ def lines(job: RunPlan) -> Iterator[str]:
     )
     if seen.undecided:
         lacking = "; ".join(f"{suite}: {why}" for suite, why in seen.undecided.items())
-        yield f"  policy {job.policy.name}: as asked, quality is not decided ({lacking}); were it, {chance}"
+        were = f"; were it, {chance}" if many else ""
+        yield f"  policy {job.policy.name}: as asked, quality is not decided ({lacking}){were}"
     else:
         yield f"  policy {job.policy.name}: {chance}"
     for gate in found.gates:
@@ -147,6 +152,8 @@ def lines(job: RunPlan) -> Iterator[str]:
 
 def _gate(job: RunPlan, gate: GateForecast, *, observed: bool) -> str:
     entry = next(entry for entry in job.policy.benchmark if entry.suite == gate.suite)
+    if gate.too_few:
+        return f"reported, not gated: {gate.too_few}"
     passes = f"an identical vendor passes in {_per_100(gate.pass_chance)} of 100 runs"
     if gate.fails_below is None or gate.margin_needed is None:
         return f"margin {gate.margin:g} below the official runs' scatter; {passes} (scatter assumed)"
