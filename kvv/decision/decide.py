@@ -13,6 +13,7 @@ from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Gate, Level, Outcome, Stat
 from kvv.core.exit_codes import ExitCode
 from kvv.decision.benchmark import judge_row, row_generators
+from kvv.decision.features import FeatureRate, feature_gates
 from kvv.decision.inputs import EXAMPLES, AreaTally, Collector, CountedFindings, DecisionEvidence, SuiteRun
 from kvv.decision.ruling import interim_sentence
 from kvv.decision.service_levels import LatencyTally
@@ -45,7 +46,8 @@ class Decision:
     ``suites`` are the selected ones, those of which nothing could be asked with the reason.
     ``contract`` and ``quality`` are the outcomes of the two halves, SKIP where a half was not there or only reported.
     ``findings`` are those given, at the level at which they count under the policy, ``breaking`` those of them that
-    fail their area. ``why`` lists what kept a pass away, the worst first.
+    fail their area; ``features`` those of requests that fail beyond chance. ``why`` lists what kept a pass away, the
+    worst first.
     """
 
     outcome: Outcome
@@ -61,6 +63,7 @@ class Decision:
     waivers: tuple[WaiverState, ...]
     suites: tuple[SuiteRun, ...] = ()
     breaking: tuple[CountedFindings, ...] = ()
+    features: tuple[FeatureRate, ...] = ()
 
 
 def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
@@ -100,7 +103,8 @@ def decide(
     contract = _contract_gates(collector, breaking)
     rows, quality = _quality_gates(collector, evidence, rng)
     service = [_waive(gate, collector) for gate in (latency.gates() if latency else [])]
-    gates = [*contract, *quality, *service]
+    failures = [_waive(gate, collector) for gate in feature_gates(evidence.features, collector.policy.feature_failures)]
+    gates = [*contract, *failures, *quality, *service]
     suites = collector.covered()
     missing = _required(collector.policy, suites, gates)
     areas = {area.value: aggregate(g.decision for g in gates if g.area is area) for area in Area}
@@ -113,18 +117,19 @@ def decide(
     coverage = ", ".join(filter(None, (coverage_sentence(suites, collector.reached), evidence.part, evidence.chosen)))
     return Decision(
         outcome=outcome,
-        contract=aggregate(g.decision for g in [*contract, *service]),
+        contract=aggregate(g.decision for g in [*contract, *failures, *service]),
         quality=aggregate(g.decision for g in quality),
         gates=tuple(gates),
         stats=tuple(rows),
         areas=areas,
         findings=tuple(findings),
         coverage=coverage,
-        headline=_headline(outcome, coverage, contract, quality, rows, collector, suites),
+        headline=_headline(outcome, coverage, [*contract, *failures], quality, rows, collector, suites),
         why=_why(gates, missing),
         waivers=waiver_states(collector),
         suites=suites,
         breaking=tuple(breaking),
+        features=tuple(evidence.features),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import date
 
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Case, Finding, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.decision.features import FeatureRate
 from kvv.profiles.policy import Policy
 from kvv.stats.metrics import NEVER_ASKED
 from kvv.stats.rerun import Samples
@@ -318,7 +319,8 @@ class DecisionEvidence:
     mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the
     user chose cases. ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run
-    with early stopping, one that ran to its end at its last look.
+    with early stopping, one that ran to its end at its last look. ``features``: those whose requests fail beyond
+    chance.
     """
 
     stats: Sequence[Stat] = ()
@@ -332,3 +334,4 @@ class DecisionEvidence:
     part: str = ""
     chosen: str = ""
     looks: Mapping[str, InterimAnalysis] = field(default_factory=dict)
+    features: Sequence[FeatureRate] = ()

@@ -139,6 +139,10 @@ class Policy(_Table):
     ``looks`` > 1: under ``--early-stop`` alpha is spent over that many O'Brien-Fleming looks; ``strict`` makes
     should-level failures count.
 
+    ``feature_failures`` is the share of requests with one feature (streamed, with tools, one field) that may fail where
+    those without it are answered: above it, by its exact interval, the run fails. One in a hundred is what clients with
+    a retry do not notice.
+
     ``moonshot_stream`` raises every P0 rule of the stream specification to must.
     ``truncated_notice`` is the share of truncated answers above which the verdict line says so; ``min_paired`` the
     share of the planned cases that a per-case reference must cover to be usable.
@@ -154,6 +158,7 @@ class Policy(_Table):
     must: tuple[str, ...] = ()
     truncated_notice: Share = 0.02
     min_paired: Share = 0.9
+    feature_failures: Share = 0.01
     required: Required = Required()
     benchmark: tuple[Benchmark, ...] = ()
     service_level: tuple[ServiceLevel, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 from kvv.core import Gate, ReferenceValue, Stat
 from kvv.decision.decide import WaiverState
+from kvv.decision.features import FeatureRate
 from kvv.decision.inputs import CountedFindings
 from kvv.rendering.escape import jsonable, uncommanding_json
 from kvv.storage.view import CheckRow, Quantiles, RunView, TimingView, TrafficView
@@ -83,6 +84,7 @@ def report(view: RunView) -> dict[str, Any]:
         "checks": [],
         "unlisted": [{"suite": u.suite, "verdict": u.outcome.value, "n": u.n} for u in view.unlisted],
         "findings": [_finding(f) for f in decision.findings],
+        "features": [_feature(f) for f in decision.features],
         "areas": {area: outcome.value for area, outcome in decision.areas.items()},
         "traffic": _traffic(view.traffic),
         "timing": _timing(view.timing),
@@ -202,6 +204,21 @@ def _finding(group: CountedFindings) -> dict[str, Any]:
         "message": group.message,
         "causes": list(group.causes),
         "examples": [{"exchange": e.exchange, "frame": e.frame, "excerpt": e.excerpt} for e in group.examples],
+    }
+
+
+def _feature(rate: FeatureRate) -> dict[str, Any]:
+    return {
+        "feature": rate.feature,
+        "sentence": rate.sentence,
+        "asked": rate.asked,
+        "failed": rate.failed,
+        "others": rate.others,
+        "others_failed": rate.others_failed,
+        "ci95": list(rate.interval),
+        "p": rate.p,
+        "reasons": dict(rate.reasons),
+        "examples": list(rate.examples),
     }
 
 

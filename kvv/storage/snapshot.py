@@ -29,12 +29,14 @@ from kvv.decision import (
     exit_code,
     upstreams,
 )
+from kvv.decision.features import FeatureRate, failing_features
 from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
 from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
 from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.curl import curl_line
+from kvv.storage.failures import Expected, read_feature_requests
 from kvv.storage.run_metadata import RecordedSuite, policy_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
 from kvv.storage.view import (
@@ -100,10 +102,27 @@ class PlannedVerdicts:
         return Verdict(case=case.id, sample=sample, outcome=Outcome.INCONCLUSIVE, reason="not-run", detail=self.why)
 
 
-def crash_rate(store: Store, meta: Mapping[str, Any]) -> CrashRate:
-    """Of the run's contract suites together."""
+def stored_features(store: Store, meta: Mapping[str, Any]) -> tuple[FeatureRate, ...]:
+    """The features whose requests failed beyond chance in this run; none of a recording, which keeps no failures."""
+    if meta.get("imported"):
+        return ()
+    benchmarks = {entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK}
+    expected = Expected(policy_of(meta))
+    for case, _ in store.cases():
+        expected.add(case, benchmark=case.suite in benchmarks)
+    return failing_features(read_feature_requests(store, expected))
+
+
+def crash_rate(store: Store, meta: Mapping[str, Any], features: Sequence[FeatureRate] | None = None) -> CrashRate:
+    """Of the run's contract suites together, but for the cases that a failing feature explains: those crash by no
+    chance, and say nothing of how often others do.
+    """
+    found = stored_features(store, meta) if features is None else features
+    explained = {case for feature in found for case in feature.cases}
     suites = [entry["id"] for entry in meta["suites"] if entry["kind"] != SuiteKind.BENCHMARK]
-    return CrashRate.of(verdict for suite in suites for _, _, verdict in store.verdicts(suite))
+    return CrashRate.of(
+        verdict for suite in suites for case, _, verdict in store.verdicts(suite) if case not in explained
+    )
 
 
 def build_view(store: Store) -> RunView:
@@ -119,8 +138,9 @@ def build_view(store: Store) -> RunView:
     stats: list[Stat] = []
     invited: set[str] = set()
     n_open = 0
-    crashes = crash_rate(store, meta)
     every = recorded_suites(meta)
+    features = stored_features(store, meta)
+    crashes = crash_rate(store, meta, features)
     stopped = stopped_suites(meta)
     for recorded in every:
         suite = recorded.suite
@@ -151,7 +171,7 @@ def build_view(store: Store) -> RunView:
     if policy.service_level:
         _lose(store, latency, invited)
     answered_by = store.answered_by()
-    evidence = _evidence(store, meta, every, stats, answered_by)
+    evidence = replace(_evidence(store, meta, every, stats, answered_by), features=features)
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
     return RunView(
         run=RunFacts(

@@ -10,6 +10,7 @@ from typing import Any
 from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseSpec, CaseVariant, Round, Switch
 from kvv.cases.suite import Context
 from kvv.core import Area, Case, Level, Surface
+from kvv.protocol.classify import is_probe
 
 #: tokens that no window of a model with a profile holds: vendors serve windows larger than the published one
 BEYOND = 1_100_000
@@ -152,6 +153,7 @@ class _Expansion:
             inputs={
                 "body": first.get("body", {}),
                 "control": self._control(),
+                "plain": self._base(None, None, stream=False),
                 "stream": self.mode.stream is True,
                 "expect": spec.expect,
                 "statuses": list(spec.statuses),
@@ -226,7 +228,7 @@ class _Expansion:
         if raw is not None:
             return {"raw": self._fill(raw), "stream": bool(stream)}
         effort = next((layer.effort for layer in reversed(layers) if layer.effort is not None), None)
-        body = self._base(self._thinking(mode.thinking), effort, bool(stream))
+        body = self._base(self._thinking(mode.thinking), effort, stream=bool(stream))
         for layer in layers:
             body = self._overlay(body, layer)
             if isinstance(layer, CaseSpec):
@@ -240,13 +242,13 @@ class _Expansion:
 
     def _control(self) -> dict[str, Any]:
         """The accepting sibling: the plainest request in the same mode, or the one the file names."""
-        body = self._base(self.mode.thinking, self.spec.effort, bool(self.mode.stream))
+        body = self._base(self.mode.thinking, self.spec.effort, stream=bool(self.mode.stream))
         control = self.spec.control or self.file.control
         if control is not None:
             return self._overlay(body, control)
         return self._overlay(body, CaseVariant(prompt=self.spec.prompt)) if self.spec.prompt else body
 
-    def _base(self, thinking: bool | None, effort: str | None, stream: bool) -> dict[str, Any]:
+    def _base(self, thinking: bool | None, effort: str | None, *, stream: bool) -> dict[str, Any]:
         """The plainest request: model, prompt, limit, thinking switch at the lowest effort, stream mode."""
         context, settings = self.context, self.context.settings
         efforts = context.profile.thinking.efforts
@@ -336,6 +338,16 @@ class _Expansion:
         if unclaimed:
             return f"the profile {profile.id} does not claim {', '.join(unclaimed)} on the surface {profile.surface}"
         return outside[missing[0]] if missing else ""
+
+
+def expected_of(case: Case, purpose: str) -> str:
+    """What the endpoint is to do with a request of this purpose: ``answered``, ``refused`` or ``either``. Of a
+    benchmark's sample and of a control: answer it.
+    """
+    if is_probe(purpose):
+        return "answered"
+    name = purpose.partition(":")[2]
+    return next((entry["expect"] for entry in case.inputs.get("rounds", ()) if name in entry["requests"]), "answered")
 
 
 def is_claimed(context: Context, claim: str) -> bool:

@@ -33,14 +33,17 @@ from kvv.core import (
 )
 from kvv.decision.gateway_timeouts import AttemptEnding
 from kvv.decision.upstreams import AnsweredBy
-from kvv.protocol.classify import Classification, is_probe
+from kvv.protocol.classify import Assessment, Classification, assess, is_probe
+from kvv.protocol.features import STREAMED, WHOLE
 from kvv.storage.store.blobs import BlobReader, Unpacker, parse_body
 from kvv.storage.store.codec import codec, load_json, unpack_frames, untag
 from kvv.storage.store.errors import StoreError
 from kvv.storage.store.inserts import CASE_APART, EXCHANGE_APART, FINDING_APART, RECORD_HEAD, REQUEST_APART
 from kvv.storage.store.rows import (
+    AttemptHead,
     LostRequest,
     RoleTraffic,
+    StoredAttempt,
     StoredEvent,
     StoredExchange,
     StoredFindings,
@@ -415,6 +418,47 @@ class StoreReader:
         fields = load_json(plain[RECORD_HEAD.size : RECORD_HEAD.size + RECORD_HEAD.unpack_from(plain)[0]])
         fault = fields["exchange"].get("fault")
         return FaultKind(fault["kind"]) if fault else None
+
+    def stored_attempts(self, role: Role) -> Iterator[StoredAttempt]:
+        query = (
+            "SELECT id, case_id, sample, restart, step, ask, purpose, stream, standing, total_ms FROM exchange WHERE"
+            " role = ? ORDER BY id"
+        )
+        for number, case_id, sample, restart, step, ask, purpose, stream, standing, total_ms in self._rows(
+            query, role.value
+        ):
+            yield StoredAttempt(
+                number=number,
+                request=f"{_key(case_id, sample, step, ask, purpose)}.{restart}",
+                case=case_id,
+                purpose=purpose,
+                stream=bool(stream),
+                standing=Classification(standing),
+                total_ms=total_ms or 0.0,
+            )
+
+    def attempt_head(self, attempt: StoredAttempt) -> AttemptHead:
+        for (data,) in self._rows("SELECT data FROM record WHERE exchange = ?", attempt.number):
+            plain = self._unpack(data)
+            fields = load_json(plain[RECORD_HEAD.size : RECORD_HEAD.size + RECORD_HEAD.unpack_from(plain)[0]])
+            features = frozenset(str(name)[:80] for name in fields.get("features", ())) | {
+                STREAMED if attempt.stream else WHOLE
+            }
+            if attempt.standing is Classification.ANSWERED:
+                found, fault, status = Assessment(standing=attempt.standing), None, 200
+            else:
+                identity = Identity(case=attempt.case, sample=0, step=0, ask=0, purpose=attempt.purpose)
+                exchange = self._decode_exchange(fields["exchange"], id=attempt.number, identity=identity, frames=())
+                found = assess(exchange, self._decode_observation(fields["observation"]))
+                fault, status = exchange.fault.kind if exchange.fault else None, exchange.status
+            return AttemptHead(
+                started=str(fields["exchange"].get("started", "")),
+                features=features,
+                assessment=found,
+                fault=fault,
+                status=status,
+            )
+        raise StoreError(f"damaged store: exchange {attempt.number} has no record")
 
     def answered_by(self, role: Role) -> list[AnsweredBy]:
         query = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from kvv.core import Area, Evidence, Exchange, FaultKind, Finding, FindingKind, Level, Observation, Request
-from kvv.protocol.classify import Classification
+from kvv.protocol.classify import Assessment, Classification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,32 @@ class LostRequest:
     prompt_tokens: int | None
     standing: Classification
     fault: FaultKind | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAttempt:
+    """One attempt without what it says. ``request`` is the identity's key with the beginning of its sample."""
+
+    number: int
+    request: str
+    case: str
+    purpose: str
+    stream: bool
+    standing: Classification
+    total_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptHead:
+    """When an attempt started (UTC, ISO 8601), the features of its request as far as they were kept, and what it
+    amounts to.
+    """
+
+    started: str
+    features: frozenset[str]
+    assessment: Assessment
+    fault: FaultKind | None
+    status: int | None
 
 
 class RoleTraffic(TypedDict):
