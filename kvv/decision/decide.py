@@ -5,7 +5,7 @@ Aggregation).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Gate, Level, Outcome, Stat
 from kvv.core.exit_codes import ExitCode
 from kvv.decision.benchmark import judge_row, row_generators
+from kvv.decision.coverage import AreaCoverage, too_little
 from kvv.decision.features import FeatureRate, feature_gates
 from kvv.decision.inputs import EXAMPLES, AreaTally, Collector, CountedFindings, DecisionEvidence, SuiteRun
 from kvv.decision.ruling import interim_sentence
@@ -46,8 +47,8 @@ class Decision:
     ``suites`` are the selected ones, those of which nothing could be asked with the reason.
     ``contract`` and ``quality`` are the outcomes of the two halves, SKIP where a half was not there or only reported.
     ``findings`` are those given, at the level at which they count under the policy, ``breaking`` those of them that
-    fail their area; ``features`` those of requests that fail beyond chance. ``why`` lists what kept a pass away, the
-    worst first.
+    fail their area; ``features`` those of requests that fail beyond chance. ``coverage_by_area`` holds the
+    contract areas of which a case was planned. ``why`` lists what kept a pass away, the worst first.
     """
 
     outcome: Outcome
@@ -64,6 +65,7 @@ class Decision:
     suites: tuple[SuiteRun, ...] = ()
     breaking: tuple[CountedFindings, ...] = ()
     features: tuple[FeatureRate, ...] = ()
+    coverage_by_area: Mapping[Area, AreaCoverage] = field(default_factory=dict)
 
 
 def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
@@ -100,7 +102,7 @@ def decide(
     """Everything after the last verdict. Deterministic for a given ``rng`` state."""
     findings = [replace(f, level=collector.policy.level(f.rule, f.level)) for f in evidence.findings]
     breaking = _breaking(collector, findings)
-    contract = _contract_gates(collector, breaking)
+    contract = _contract_gates(collector, breaking, evidence.unpromised)
     rows, quality = _quality_gates(collector, evidence, rng)
     service = [_waive(gate, collector) for gate in (latency.gates() if latency else [])]
     failures = [_waive(gate, collector) for gate in feature_gates(evidence.features, collector.policy.feature_failures)]
@@ -130,6 +132,7 @@ def decide(
         suites=suites,
         breaking=tuple(breaking),
         features=tuple(evidence.features),
+        coverage_by_area={area: _coverage(collector, area) for area in Area if area in collector.areas},
     )
 
 
@@ -149,15 +152,32 @@ def _breaking(collector: Collector, findings: Sequence[CountedFindings]) -> list
     return [f for f in findings if not collector.waived(f.rule, failed=f.level in binding) and f.level in binding]
 
 
-def _contract_gates(collector: Collector, breaking: Sequence[CountedFindings]) -> list[Gate]:
+def _contract_gates(collector: Collector, breaking: Sequence[CountedFindings], unpromised: Set[Area]) -> list[Gate]:
     """One gate per area that has contract cases or findings that fail it, in the order of the vocabulary."""
     gates = []
     for area in Area:
         tally = collector.areas.get(area)
         broken = [f for f in breaking if f.area is area]
         if tally is not None or broken:
-            gates.append(_waive(_contract_gate(area, tally or AreaTally(), broken, collector.policy.strict), collector))
+            gate = _contract_gate(area, tally or AreaTally(), broken, collector.policy.strict)
+            gates.append(_waive(_covered(gate, _coverage(collector, area), area in unpromised), collector))
     return gates
+
+
+def _coverage(collector: Collector, area: Area) -> AreaCoverage:
+    return collector.areas.get(area, AreaTally()).coverage.against(collector.policy.coverage.of(area))
+
+
+def _covered(gate: Gate, coverage: AreaCoverage, unpromised: bool) -> Gate:
+    """The gate with how much was asked. What was looked at too little is not kept; where the model does not promise
+    the feature at all, that is as good as not asked, and decides nothing.
+    """
+    if gate.decision is Outcome.PASS and not coverage.enough:
+        decision = Outcome.SKIP if unpromised else Outcome.INCONCLUSIVE
+        return replace(gate, decision=decision, reason=too_little(gate.area, coverage))
+    if gate.decision is Outcome.SKIP or not coverage.sentence:
+        return gate
+    return replace(gate, reason=f"{gate.reason}; {coverage.sentence}")
 
 
 def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[CountedFindings], strict: bool) -> Gate:

@@ -8,6 +8,7 @@ from datetime import date
 
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Case, Finding, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.decision.coverage import CoverageTally
 from kvv.decision.features import FeatureRate
 from kvv.profiles.policy import Policy
 from kvv.stats.metrics import NEVER_ASKED
@@ -135,6 +136,7 @@ class AreaTally:
     counts: dict[tuple[Level, Outcome], int] = field(default_factory=dict)
     examples: dict[tuple[Level, Outcome], list[str]] = field(default_factory=dict)
     waived: int = 0
+    coverage: CoverageTally = field(default_factory=CoverageTally)
 
     def add(self, case: Case, level: Level, outcome: Outcome) -> None:
         key = (level, outcome)
@@ -206,6 +208,10 @@ class Collector:
             return
         outcome = verdict.outcome
         tally = self.areas.setdefault(case.area, AreaTally())
+        tally.coverage.add(
+            skipped=(verdict.detail or verdict.reason) if outcome is Outcome.SKIP else "",
+            concluded=outcome in (Outcome.PASS, Outcome.FAIL),
+        )
         if self.waived(case.id, failed=outcome is Outcome.FAIL):
             tally.waived += 1
             outcome = Outcome.SKIP
@@ -320,7 +326,7 @@ class DecisionEvidence:
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the
     user chose cases. ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run
     with early stopping, one that ran to its end at its last look. ``features``: those whose requests fail beyond
-    chance.
+    chance. ``unpromised``: areas of features that the profile does not claim.
     """
 
     stats: Sequence[Stat] = ()
@@ -335,3 +341,4 @@ class DecisionEvidence:
     chosen: str = ""
     looks: Mapping[str, InterimAnalysis] = field(default_factory=dict)
     features: Sequence[FeatureRate] = ()
+    unpromised: frozenset[Area] = frozenset()

@@ -86,6 +86,16 @@ def report(view: RunView) -> dict[str, Any]:
         "findings": [_finding(f) for f in decision.findings],
         "features": [_feature(f) for f in decision.features],
         "areas": {area: outcome.value for area, outcome in decision.areas.items()},
+        "area_coverage": {
+            area.value: {
+                "planned": c.planned,
+                "asked": c.asked,
+                "concluded": c.concluded,
+                "skipped": dict(c.skipped),
+                "minimum": c.minimum,
+            }
+            for area, c in decision.coverage_by_area.items()
+        },
         "traffic": _traffic(view.traffic),
         "timing": _timing(view.timing),
         "events": [{"at": e.at, "kind": e.kind, "message": e.message} for e in view.events],

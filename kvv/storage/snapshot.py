@@ -37,7 +37,7 @@ from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
 from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.curl import curl_line
 from kvv.storage.failures import Expected, read_feature_requests
-from kvv.storage.run_metadata import RecordedSuite, policy_of, recorded_suites, suite_runs
+from kvv.storage.run_metadata import RecordedSuite, policy_of, profile_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
 from kvv.storage.view import (
     CheckRow,
@@ -171,7 +171,9 @@ def build_view(store: Store) -> RunView:
     if policy.service_level:
         _lose(store, latency, invited)
     answered_by = store.answered_by()
-    evidence = replace(_evidence(store, meta, every, stats, answered_by), features=features)
+    evidence = replace(
+        _evidence(store, meta, every, stats, answered_by), features=features, unpromised=_unpromised(meta)
+    )
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
     return RunView(
         run=RunFacts(
@@ -250,6 +252,21 @@ def _evidence(
         looks=read_interim_analyses(meta),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
+
+
+def _unpromised(meta: Mapping[str, Any]) -> frozenset[Area]:
+    """Contract areas of which the run's profile promises nothing."""
+    profile = profile_of(meta)
+    claims = profile.claims
+    promised = {
+        Area.TOOLS: claims.tools,
+        Area.TOOL_CHOICE: claims.tools,
+        Area.DYNAMIC_TOOLS: claims.dynamic_tools,
+        Area.RESPONSE_FORMAT: claims.json_object or claims.json_schema,
+        Area.REASONING: profile.thinking.supported,
+        Area.VISION: claims.vision,
+    }
+    return frozenset(area for area, made in promised.items() if not made)
 
 
 def mixed_suites(answered_by: Sequence[AnsweredBy], meta: Mapping[str, Any]) -> dict[str, str]:

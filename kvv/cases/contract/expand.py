@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseSpec, CaseVariant, Round, Switch
+from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseFileError, CaseSpec, CaseVariant, Round, Switch
 from kvv.cases.suite import Context
-from kvv.core import Area, Case, Level, Surface
+from kvv.core import STRENGTH, Area, Case, Level, Surface
 from kvv.protocol.classify import is_probe
+from kvv.protocol.rules import RULES
+from kvv.protocol.rules.base import Promises, level_of
 
 #: tokens that no window of a model with a profile holds: vendors serve windows larger than the published one
 BEYOND = 1_100_000
@@ -19,8 +21,6 @@ BEYOND = 1_100_000
 ASKED, RIGHT = 6, 0.5
 #: how deep snippets may stand in snippets
 _DEPTH = 20
-#: strongest first
-_STRENGTH = (Level.MUST, Level.SHOULD, Level.MAY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ class ThinkingMode:
 def expand(suite: str, case_file: CaseFile, context: Context) -> Iterator[Case]:
     """Every case of a file for one profile and run, the skipped ones included."""
     for spec in case_file.case:
+        _same_level(suite, spec, context)
         for entry, suffix in _entries(spec, context):
             for mode in _modes(case_file, spec, context):
                 if entry.get("thinking", _word(mode.thinking)) != _word(mode.thinking) and mode.thinking is not None:
@@ -143,7 +144,7 @@ class _Expansion:
             id="/".join([self.suite, spec.id + suffix, *self.mode.slugs]),
             suite=self.suite,
             area=spec.area or self.file.area,
-            level=max(_level(spec, self.context), Level.SHOULD, key=_STRENGTH.index)
+            level=max(_level(spec, self.context), Level.SHOULD, key=STRENGTH.index)
             if self.asked
             else _level(spec, self.context),
             requirement=spec.requirement.format(**self.shown),
@@ -436,6 +437,20 @@ def _word(thinking: bool | None) -> str:
     return "on" if thinking else "off"
 
 
+def _same_level(suite: str, spec: CaseSpec, context: Context) -> None:
+    """A case and the rule that states its requirement must bind alike: CaseFileError where they do not."""
+    if spec.rule is None:
+        return
+    profile = context.profile
+    rule = level_of(RULES[spec.rule], Promises.of(profile, moonshot_stream=False))
+    case = _level(spec, context)
+    if rule is not None and rule is not case:
+        raise CaseFileError(
+            f"suites/{suite}/cases.toml: case {spec.id!r} is a {case} under the profile {profile.id} on the surface"
+            f" {profile.surface}, and its rule {spec.rule} a {rule}; give both one level"
+        )
+
+
 def _fits(key: str, context: Context) -> bool:
     """A surface, ``*``, a claim, ``not:claim``, or one of the two with ``/surface``."""
     claim, _, surface = key.partition("/")
@@ -454,4 +469,4 @@ def _level(spec: CaseSpec, context: Context) -> Level:
     named = {"reject": decoding.reject_level, "type": decoding.type_level}
     level = named[spec.level] if isinstance(spec.level, str) and spec.level in named else Level(spec.level)
     fitting = next((level for key, level in spec.levels.items() if _fits(key, context)), level)
-    return max(level, fitting, key=_STRENGTH.index)
+    return max(level, fitting, key=STRENGTH.index)
