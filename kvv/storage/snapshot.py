@@ -34,6 +34,7 @@ from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
 from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
+from kvv.profiles.profile import Profile
 from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.curl import curl_line
 from kvv.storage.failures import Expected, read_feature_requests
@@ -172,7 +173,9 @@ def build_view(store: Store) -> RunView:
         _lose(store, latency, invited)
     answered_by = store.answered_by()
     evidence = replace(
-        _evidence(store, meta, every, stats, answered_by), features=features, unpromised=_unpromised(meta)
+        _evidence(store, meta, every, stats, answered_by),
+        features=features,
+        unpromised=unpromised_areas(profile_of(meta)),
     )
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
     return RunView(
@@ -254,16 +257,16 @@ def _evidence(
     )
 
 
-def _unpromised(meta: Mapping[str, Any]) -> frozenset[Area]:
-    """Contract areas of which the run's profile promises nothing."""
-    profile = profile_of(meta)
+def unpromised_areas(profile: Profile) -> frozenset[Area]:
+    """Contract areas of which the profile promises nothing, or not what most of their cases are about."""
     claims = profile.claims
     promised = {
         Area.TOOLS: claims.tools,
         Area.TOOL_CHOICE: claims.tools,
         Area.DYNAMIC_TOOLS: claims.dynamic_tools,
-        Area.RESPONSE_FORMAT: claims.json_object or claims.json_schema,
-        Area.REASONING: profile.thinking.supported,
+        # most cases of these areas are about schemas, and about reasoning in a field of its own
+        Area.RESPONSE_FORMAT: claims.json_schema,
+        Area.REASONING: profile.thinking.supported and not profile.thinking.inline,
         Area.VISION: claims.vision,
     }
     return frozenset(area for area, made in promised.items() if not made)
