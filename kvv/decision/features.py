@@ -32,6 +32,18 @@ NAMED, SHOWN = 3, 5
 _MODES = (STREAMED, WHOLE)
 #: the feature that says most is named where two fail alike
 _FIRST = (STREAMED, WHOLE, TOOLS, IMAGES, INVALID, LONG)
+#: by the first part of a feature's name; what is not here is the endpoint's availability
+_AREAS: Mapping[str, Area] = {
+    STREAMED: Area.STREAMING,
+    TOOLS: Area.TOOLS,
+    IMAGES: Area.VISION,
+    LONG: Area.LONG_CONTEXT,
+    INVALID: Area.ERRORS,
+    "tool_choice": Area.TOOL_CHOICE,
+    "response_format": Area.RESPONSE_FORMAT,
+    "thinking": Area.REASONING,
+    "reasoning_effort": Area.REASONING,
+}
 _WORDS: Mapping[str, tuple[str, str]] = {
     STREAMED: ("streamed requests", "whole ones"),
     WHOLE: ("requests that were not streamed", "streamed ones"),
@@ -242,6 +254,12 @@ def feature_gates(rates: Sequence[FeatureRate], share: float) -> list[Gate]:
     return [_gate(rate, share) for rate in rates]
 
 
+def _area(feature: str) -> Area:
+    """Of a field under one stream mode, the field's."""
+    name = feature.rpartition("+")[2].partition("=")[0].partition(".")[0]
+    return _AREAS.get(name, Area.AVAILABILITY)
+
+
 def _gate(rate: FeatureRate, share: float) -> Gate:
     low, high = rate.interval
     fails = low > share
@@ -250,7 +268,7 @@ def _gate(rate: FeatureRate, share: float) -> Gate:
     chance = "below 1 in a million" if rate.p < 1e-6 else f"at most {rate.p:.1g}"
     return Gate(
         id=f"{FAILURES}{rate.feature}",
-        area=Area.AVAILABILITY,
+        area=_area(rate.feature),
         level=Level.MUST,
         decision=Outcome.FAIL if fails else Outcome.SKIP,
         reason=(

@@ -44,6 +44,30 @@ class Coverage(_Table):
         return self.areas.get(area, self.share)
 
 
+class RuleBounds(_Table):
+    """The share of answers in which a passive rule at a binding level may object, by workload; ``limits`` by globs of
+    rule ids go before ``benchmark`` and ``agent``.
+
+    ``contract``: none, as soon as it repeats, since those requests ask for each feature a few times on purpose.
+    ``benchmark`` and ``agent``: three in a thousand. A model's own calls are malformed in fewer than one of a thousand
+    turns, so that a correct server stays far below; a 1 % fault fails in four of five runs of 1,000 answers, one of 5 %
+    in four of five of 60. ``model``: how much more often than at the official endpoint a model may loop, fall silent or
+    change its script: one in a hundred, as rates of rare answers differ from day to day.
+    """
+
+    contract: Share = 0.0
+    benchmark: Share = 0.003
+    agent: Share = 0.003
+    model: Share = 0.01
+    limits: Mapping[str, Share] = Field(default_factory=dict)
+
+    def bound(self, rule: str, workload: str) -> float:
+        if workload == "contract":
+            return self.contract
+        own = next((share for glob, share in self.limits.items() if fnmatchcase(rule, glob)), None)
+        return own if own is not None else self.agent if workload == "agent" else self.benchmark
+
+
 class BenchmarkMode(StrEnum):
     """``parity``: no worse than the reference by the margin. ``regression``: no loss shown, and the stated one would
     have been seen.
@@ -176,6 +200,7 @@ class Policy(_Table):
     feature_failures: Share = 0.01
     required: Required = Required()
     coverage: Coverage = Coverage()
+    rules: RuleBounds = RuleBounds()
     benchmark: tuple[Benchmark, ...] = ()
     service_level: tuple[ServiceLevel, ...] = ()
     waiver: tuple[Waiver, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 from kvv.core import Gate, ReferenceValue, Stat
 from kvv.decision.decide import WaiverState
 from kvv.decision.features import FeatureRate
-from kvv.decision.inputs import CountedFindings
+from kvv.decision.rule_rates import WeighedFinding
 from kvv.rendering.escape import jsonable, uncommanding_json
 from kvv.storage.view import CheckRow, Quantiles, RunView, TimingView, TrafficView
 
@@ -83,7 +83,7 @@ def report(view: RunView) -> dict[str, Any]:
         "suites": [_row(s, view) for s in decision.stats],
         "checks": [],
         "unlisted": [{"suite": u.suite, "verdict": u.outcome.value, "n": u.n} for u in view.unlisted],
-        "findings": [_finding(f) for f in decision.findings],
+        "findings": [_finding(f) for f in decision.weighed],
         "features": [_feature(f) for f in decision.features],
         "areas": {area: outcome.value for area, outcome in decision.areas.items()},
         "area_coverage": {
@@ -203,7 +203,8 @@ def _check(row: CheckRow) -> dict[str, Any]:
     }
 
 
-def _finding(group: CountedFindings) -> dict[str, Any]:
+def _finding(weighed: WeighedFinding) -> dict[str, Any]:
+    group = weighed.finding
     return {
         "rule": group.rule,
         "area": group.area.value,
@@ -214,6 +215,18 @@ def _finding(group: CountedFindings) -> dict[str, Any]:
         "message": group.message,
         "causes": list(group.causes),
         "examples": [{"exchange": e.exchange, "frame": e.frame, "excerpt": e.excerpt} for e in group.examples],
+        "workloads": [
+            {
+                "workload": rate.workload.value,
+                "exchanges": rate.objected,
+                "of": rate.answers,
+                "ci95": list(rate.interval),
+                "bound": rate.bound,
+                "verdict": rate.decision.value,
+                "reason": rate.reason,
+            }
+            for rate in weighed.rates
+        ],
     }
 
 

@@ -31,6 +31,7 @@ from kvv.decision import (
 )
 from kvv.decision.features import FeatureRate, failing_features
 from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
+from kvv.decision.inputs import OfficialRates, Workload
 from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
@@ -233,11 +234,12 @@ def _evidence(
 ) -> DecisionEvidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
+    workload = _workloads(meta)
     beside = InterleavedReference.of(meta)
     return DecisionEvidence(
         stats=stats,
         findings=[
-            *(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)),
+            *(_recorded_only(group) if meta.get("imported") else group for group in _findings(store, workload)),
             *_died(store),
             *_gateway(store),
         ],
@@ -253,6 +255,8 @@ def _evidence(
         mixed={**beside.mixed(), **mixed_suites(answered_by, meta)},
         part=_part(meta.get("shard")),
         looks=read_interim_analyses(meta),
+        answers=_by_workload(store.answer_counts(), workload),
+        official=OfficialRates(answers=beside.answers, objected=beside.objected),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
 
@@ -284,7 +288,28 @@ def _part(shard: Mapping[str, Any] | None) -> str:
     return f"shard {shard['index']} of {shard['of']} alone (kvv merge joins them)" if shard else ""
 
 
-def _findings(store: Store) -> Iterator[CountedFindings]:
+def _workloads(meta: Mapping[str, Any]) -> Mapping[str, Workload]:
+    """By suite; probes of no suite ask for the contract."""
+    agentic = _agentic(meta)
+    return {
+        entry["id"]: Workload.AGENT
+        if entry["id"] in agentic
+        else Workload.BENCHMARK
+        if entry["kind"] == SuiteKind.BENCHMARK
+        else Workload.CONTRACT
+        for entry in meta["suites"]
+    }
+
+
+def _by_workload(counts: Mapping[str, int], workload: Mapping[str, Workload]) -> dict[Workload, int]:
+    found: dict[Workload, int] = {}
+    for suite, count in counts.items():
+        where = workload.get(suite, Workload.CONTRACT)
+        found[where] = found.get(where, 0) + count
+    return found
+
+
+def _findings(store: Store, workload: Mapping[str, Workload]) -> Iterator[CountedFindings]:
     for group in store.finding_groups():
         yield CountedFindings(
             rule=group.rule,
@@ -299,6 +324,7 @@ def _findings(store: Store) -> Iterator[CountedFindings]:
                 for example in group.examples
             ),
             causes=group.causes,
+            workloads=_by_workload(group.suites, workload),
         )
 
 
@@ -346,7 +372,7 @@ def _gateway(store: Store) -> Iterator[CountedFindings]:
 def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> Iterator[TimedAnswer]:
     """The answers, each counted on its way: they are read from the store once. A service is measured by first attempts,
     and never by the cases that ``invited`` a refusal."""
-    agentic = _agentic(store)
+    agentic = _agentic(store.meta())
     for sample in store.timing_samples():
         answer = TimedAnswer(
             prompt_tokens=sample.prompt_tokens or 0,
@@ -362,7 +388,7 @@ def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> I
 
 
 def _lose(store: Store, latency: LatencyTally, invited: Collection[str]) -> None:
-    agentic = _agentic(store)
+    agentic = _agentic(store.meta())
     for lost in store.lost_requests():
         if lost.case not in invited:
             latency.lose(
@@ -375,8 +401,8 @@ def _lose(store: Store, latency: LatencyTally, invited: Collection[str]) -> None
             )
 
 
-def _agentic(store: Store) -> set[str]:
-    return {entry["id"] for entry in store.meta()["suites"] if "sandbox" in load_suite(entry["id"]).needs}
+def _agentic(meta: Mapping[str, Any]) -> set[str]:
+    return {entry["id"] for entry in meta["suites"] if "sandbox" in load_suite(entry["id"]).needs}
 
 
 def _workload(case: str, agentic: Collection[str]) -> str:

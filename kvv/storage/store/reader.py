@@ -256,14 +256,16 @@ class StoreReader:
 
     def finding_groups(self) -> list[StoredFindings]:
         query = (
-            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.case_id, e.sample, e.step, e.ask,"
-            " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange ORDER BY f.exchange, f.number"
+            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, c.suite, e.case_id, e.sample, e.step, e.ask,"
+            " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange LEFT JOIN cases c ON c.id = e.case_id"
+            " ORDER BY f.exchange, f.number"
         )
         groups: dict[tuple[str, str, str, str], _Group] = {}
-        for rule, area, level, kind, detail, exchange, *place in self._rows(query):
+        for rule, area, level, kind, detail, exchange, suite, *place in self._rows(query):
             group = groups.setdefault((rule, area, level, kind), _Group())
             group.add(
                 exchange,
+                suite or "",
                 detail,
                 _key(*place),
                 partial(self._decode_finding, rule=rule, area=area, level=level, kind=kind),
@@ -279,6 +281,7 @@ class StoreReader:
                 message=group.message,
                 causes=group.causes,
                 examples=tuple(group.examples),
+                suites=dict(group.suites),
             )
             for (rule, area, level, kind), group in sorted(groups.items())
         ]
@@ -419,6 +422,13 @@ class StoreReader:
         fault = fields["exchange"].get("fault")
         return FaultKind(fault["kind"]) if fault else None
 
+    def answer_counts(self, role: Role) -> dict[str, int]:
+        query = (
+            "SELECT coalesce(c.suite, ''), count(*) FROM exchange e LEFT JOIN cases c ON c.id = e.case_id WHERE e.role"
+            " = ? AND e.status IS NOT NULL GROUP BY 1 ORDER BY 1"
+        )
+        return {suite: int(number) for suite, number in self._rows(query, role.value)}
+
     def stored_attempts(self, role: Role) -> Iterator[StoredAttempt]:
         query = (
             "SELECT id, case_id, sample, restart, step, ask, purpose, stream, standing, total_ms FROM exchange WHERE"
@@ -481,12 +491,16 @@ class _Group:
         self.message = ""
         self.causes: tuple[str, ...] = ()
         self.examples: list[Evidence] = []
+        self.suites: Counter[str] = Counter()
 
-    def add(self, exchange: int, detail: bytes, key: str, decode: Callable[[dict[str, Any]], Finding]) -> None:
+    def add(
+        self, exchange: int, suite: str, detail: bytes, key: str, decode: Callable[[dict[str, Any]], Finding]
+    ) -> None:
         self.count += 1
         if exchange == self._last:
             return
         self.exchanges += 1
+        self.suites[suite] += 1
         self._last = exchange
         if len(self.examples) < EXAMPLES:
             finding = decode(load_json(detail))

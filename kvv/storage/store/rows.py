@@ -33,7 +33,7 @@ class StoredExchange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFindings:
     """All objections of one rule. ``exchanges`` counts exchanges, ``count`` objections; ``message`` and ``causes`` are
-    the first one's.
+    the first one's. ``suites`` counts exchanges by suite, "" for probes of no case.
     """
 
     rule: str
@@ -45,6 +45,7 @@ class StoredFindings:
     message: str
     causes: tuple[str, ...]
     examples: tuple[Evidence, ...]
+    suites: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -374,6 +374,10 @@ class Store:
         """How each attempt at one role's endpoint ended, in the order they were put."""
         return self._stream(lambda reader: reader.endings(role))
 
+    def answer_counts(self, *, role: Role = Role.TARGET) -> dict[str, int]:
+        """Attempts that got an HTTP answer, by suite, "" for probes of no case."""
+        return self._reading(lambda reader: reader.answer_counts(role))
+
     def stored_attempts(self, *, role: Role = Role.TARGET) -> Iterator[StoredAttempt]:
         """Every attempt at one role's endpoint, probes included, in the order they were put."""
         return self._stream(lambda reader: reader.stored_attempts(role))
