@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kvv.core import Area, Credential, Level, Surface
+from kvv.core import STRENGTH, Area, Credential, Level, Surface
 
 Expect = Literal["answered", "refused", "either"]
 Switch = Literal["on", "off", "default"]
@@ -113,7 +113,8 @@ class CaseSpec(_Table):
     ``each`` names a parameter set of the profile, or lists tables with an ``id`` and variables. ``level`` may name a
     level of the profile (``reject``, ``type``); ``levels`` and ``skip`` are keyed by a surface, a claim, ``not:claim``,
     ``claim/surface``, or ``*``, and the first key that fits decides (a level can only be lowered). ``claims`` must all
-    be claimed, else the case is SKIP.
+    be claimed, else the case is SKIP. ``rule`` names the passive rule that states the same requirement: both must have
+    one level under every profile.
 
     ``variants`` are asked together (``sequence``: one after the other) and ``compare``d; ``rounds`` are a script.
     A case that claims ``calls`` wants calls of its tools: with ``tool_choice = "@call-choice"`` they are forced where
@@ -127,6 +128,7 @@ class CaseSpec(_Table):
     requirement: str
     level: Level | Literal["reject", "type"] = Level.MUST
     levels: dict[str, Level] = {}
+    rule: str | None = None
     area: Area | None = None
     source: str = ""
     since: str = ""
@@ -243,6 +245,7 @@ def _check_spec(spec: CaseSpec, file: CaseFile, where: str, names: Names) -> Non
         names.directives,
     )
     _check_rounds(spec, where)
+    _check_levels(spec, where)
 
 
 def _variables(spec: CaseSpec) -> frozenset[str]:
@@ -262,6 +265,24 @@ def _check_rounds(spec: CaseSpec, where: str) -> None:
     asked = [name for entry in spec.rounds for name in (entry.variants or (entry.name,))]
     if len(asked) != len(set(asked)):
         raise CaseFileError(f"{where}: two requests of the script have the same name")
+
+
+def _check_levels(spec: CaseSpec, where: str) -> None:
+    """What can never decide a level is a mistake of the file's author, who believes that it does."""
+    keys = list(spec.levels)
+    if "*" in keys[:-1]:
+        raise CaseFileError(f"{where}: levels after '*' are never reached: {', '.join(keys[keys.index('*') + 1 :])}")
+    if isinstance(spec.level, Level):
+        raised = [key for key, level in spec.levels.items() if STRENGTH.index(level) < STRENGTH.index(spec.level)]
+        if raised:
+            raise CaseFileError(
+                f"{where}: levels can only lower the case's level {spec.level}, and {', '.join(raised)} would raise it;"
+                " set the case's level to the strongest"
+            )
+    if spec.rule is not None:
+        from kvv.protocol.rules import RULES
+
+        _known("rule", iter([spec.rule]), RULES.keys(), where)
 
 
 def _claims() -> Collection[str]:

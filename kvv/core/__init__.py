@@ -25,9 +25,10 @@ from kvv.core.exchange import (
 from kvv.core.request import Case, Fragment, Identity, Picture, PictureForm, Request, Timeouts
 from kvv.core.steps import Answered, Ask, Command, Done, Exec, Executed, History, Reply, Step
 from kvv.core.verdict import Evidence, Finding, Gate, InterimResult, ReferenceValue, Stat, Verdict
-from kvv.core.vocabulary import Area, Credential, FaultKind, FindingKind, Level, Outcome, Role, Surface
+from kvv.core.vocabulary import STRENGTH, Area, Credential, FaultKind, FindingKind, Level, Outcome, Role, Surface
 
 __all__ = [
+    "STRENGTH",
     "Answered",
     "Area",
     "Ask",

@@ -21,6 +21,10 @@ class Level(StrEnum):
     MAY = "may"
 
 
+#: the strongest first
+STRENGTH = tuple(Level)
+
+
 class Area(StrEnum):
     """The closed vocabulary of report areas."""
 

@@ -5,7 +5,7 @@ Aggregation).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Gate, Level, Outcome, Stat
 from kvv.core.exit_codes import ExitCode
 from kvv.decision.benchmark import judge_row, row_generators
+from kvv.decision.coverage import AreaCoverage, too_little
+from kvv.decision.features import FeatureRate, feature_gates
 from kvv.decision.inputs import EXAMPLES, AreaTally, Collector, CountedFindings, DecisionEvidence, SuiteRun
+from kvv.decision.rule_rates import MODEL, WeighedFinding, rates_of
 from kvv.decision.ruling import interim_sentence
 from kvv.decision.service_levels import LatencyTally
 from kvv.profiles.policy import Policy
@@ -44,8 +47,10 @@ class Decision:
 
     ``suites`` are the selected ones, those of which nothing could be asked with the reason.
     ``contract`` and ``quality`` are the outcomes of the two halves, SKIP where a half was not there or only reported.
-    ``findings`` are those given, at the level at which they count under the policy, ``breaking`` those of them that
-    fail their area. ``why`` lists what kept a pass away, the worst first.
+    ``findings`` are those given, at the level at which they count under the policy, ``weighed`` the same with their
+    rates, ``breaking`` those of them that fail their area; ``features`` those of requests that fail beyond chance.
+    ``coverage_by_area`` holds the contract areas of which a case was planned. ``why`` lists what kept a pass away, the
+    worst first.
     """
 
     outcome: Outcome
@@ -61,6 +66,9 @@ class Decision:
     waivers: tuple[WaiverState, ...]
     suites: tuple[SuiteRun, ...] = ()
     breaking: tuple[CountedFindings, ...] = ()
+    weighed: tuple[WeighedFinding, ...] = ()
+    features: tuple[FeatureRate, ...] = ()
+    coverage_by_area: Mapping[Area, AreaCoverage] = field(default_factory=dict)
 
 
 def aggregate(outcomes: Iterable[Outcome]) -> Outcome:
@@ -96,11 +104,17 @@ def decide(
 ) -> Decision:
     """Everything after the last verdict. Deterministic for a given ``rng`` state."""
     findings = [replace(f, level=collector.policy.level(f.rule, f.level)) for f in evidence.findings]
-    breaking = _breaking(collector, findings)
-    contract = _contract_gates(collector, breaking)
+    weighed = [
+        WeighedFinding(finding=f, rates=rates_of(f, evidence.answers, collector.policy, evidence.official))
+        for f in findings
+    ]
+    objected = _objected(collector, weighed)
+    breaking = [one.finding for one in objected if one.decision is Outcome.FAIL]
+    contract = _contract_gates(collector, objected, evidence.unpromised)
     rows, quality = _quality_gates(collector, evidence, rng)
     service = [_waive(gate, collector) for gate in (latency.gates() if latency else [])]
-    gates = [*contract, *quality, *service]
+    failures = [_waive(gate, collector) for gate in feature_gates(evidence.features, collector.policy.feature_failures)]
+    gates = [*contract, *failures, *quality, *service]
     suites = collector.covered()
     missing = _required(collector.policy, suites, gates)
     areas = {area.value: aggregate(g.decision for g in gates if g.area is area) for area in Area}
@@ -113,18 +127,21 @@ def decide(
     coverage = ", ".join(filter(None, (coverage_sentence(suites, collector.reached), evidence.part, evidence.chosen)))
     return Decision(
         outcome=outcome,
-        contract=aggregate(g.decision for g in [*contract, *service]),
+        contract=aggregate(g.decision for g in [*contract, *failures, *service]),
         quality=aggregate(g.decision for g in quality),
         gates=tuple(gates),
         stats=tuple(rows),
         areas=areas,
         findings=tuple(findings),
         coverage=coverage,
-        headline=_headline(outcome, coverage, contract, quality, rows, collector, suites),
+        headline=_headline(outcome, coverage, [*contract, *failures], quality, rows, collector, suites),
         why=_why(gates, missing),
         waivers=waiver_states(collector),
         suites=suites,
         breaking=tuple(breaking),
+        weighed=tuple(weighed),
+        features=tuple(evidence.features),
+        coverage_by_area={area: _coverage(collector, area) for area in Area if area in collector.areas},
     )
 
 
@@ -136,26 +153,53 @@ def binding_levels(*, strict: bool) -> tuple[Level, ...]:
     return (Level.MUST, Level.SHOULD) if strict else (Level.MUST,)
 
 
-def _breaking(collector: Collector, findings: Sequence[CountedFindings]) -> list[CountedFindings]:
-    """Those that fail their area's gate: at a binding level and not waived."""
+def _objected(collector: Collector, weighed: Sequence[WeighedFinding]) -> list[WeighedFinding]:
+    """Those that keep their area from a pass: at a binding level, or more than the official model does, and not waived;
+    by their rates they fail it or leave it open.
+    """
     # an endpoint of which nothing was concluded gets no verdict from the wire either: its words came from whatever
     # stood in between
     binding = binding_levels(strict=collector.policy.strict) if collector.concluded else ()
-    return [f for f in findings if not collector.waived(f.rule, failed=f.level in binding) and f.level in binding]
+    found = []
+    for one in weighed:
+        counts = one.finding.level in binding or (bool(binding) and one.finding.rule.startswith(MODEL))
+        failed = counts and one.decision in (Outcome.FAIL, Outcome.INCONCLUSIVE)
+        if not collector.waived(one.finding.rule, failed=failed) and failed:
+            found.append(one)
+    return found
 
 
-def _contract_gates(collector: Collector, breaking: Sequence[CountedFindings]) -> list[Gate]:
+def _contract_gates(collector: Collector, objected: Sequence[WeighedFinding], unpromised: Set[Area]) -> list[Gate]:
     """One gate per area that has contract cases or findings that fail it, in the order of the vocabulary."""
     gates = []
     for area in Area:
         tally = collector.areas.get(area)
-        broken = [f for f in breaking if f.area is area]
-        if tally is not None or broken:
-            gates.append(_waive(_contract_gate(area, tally or AreaTally(), broken, collector.policy.strict), collector))
+        here = [one for one in objected if one.finding.area is area]
+        if tally is not None or here:
+            gate = _contract_gate(area, tally or AreaTally(), here, collector.policy.strict)
+            gates.append(_waive(_covered(gate, _coverage(collector, area), area in unpromised), collector))
     return gates
 
 
-def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[CountedFindings], strict: bool) -> Gate:
+def _coverage(collector: Collector, area: Area) -> AreaCoverage:
+    return collector.areas.get(area, AreaTally()).coverage.against(collector.policy.coverage.of(area))
+
+
+def _covered(gate: Gate, coverage: AreaCoverage, unpromised: bool) -> Gate:
+    """The gate with how much was asked. What was looked at too little is not kept; where the model does not promise
+    the feature at all, that is as good as not asked, and decides nothing.
+    """
+    if gate.decision is Outcome.PASS and not coverage.enough:
+        decision = Outcome.SKIP if unpromised else Outcome.INCONCLUSIVE
+        return replace(gate, decision=decision, reason=too_little(gate.area, coverage))
+    if gate.decision is Outcome.SKIP or not coverage.sentence:
+        return gate
+    return replace(gate, reason=f"{gate.reason}; {coverage.sentence}")
+
+
+def _contract_gate(area: Area, tally: AreaTally, objected: Sequence[WeighedFinding], strict: bool) -> Gate:
+    broken = [one for one in objected if one.decision is Outcome.FAIL]
+    unclear_rules = [one for one in objected if one.decision is not Outcome.FAIL]
     binding = binding_levels(strict=strict)
     observed = tally.count(Outcome.PASS) + tally.count(Outcome.FAIL)
     # an open should-level case keeps no pass away, unless the area has shown nothing else
@@ -163,7 +207,7 @@ def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[CountedFinding
     counts = {
         Outcome.FAIL: tally.count(Outcome.FAIL, *binding) + len(broken),
         Outcome.ERROR: tally.count(Outcome.ERROR),
-        Outcome.INCONCLUSIVE: tally.count(Outcome.INCONCLUSIVE, *counted),
+        Outcome.INCONCLUSIVE: tally.count(Outcome.INCONCLUSIVE, *counted) + len(unclear_rules),
         # a failure that does not bind is an answer all the same: the case ran
         Outcome.PASS: (
             tally.count(Outcome.PASS) + tally.count(Outcome.FAIL, *(level for level in Level if level not in binding))
@@ -176,10 +220,17 @@ def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[CountedFinding
     if failing:
         parts.append(f"{failing} of {n} cases failed ({_some(tally.names(Outcome.FAIL, *binding), failing)})")
     if broken:
-        parts.append(f"rules broken: {_some([f'{f.rule} x{f.count}' for f in broken], len(broken))}")
-    for outcome, word in ((Outcome.ERROR, "could not be judged"), (Outcome.INCONCLUSIVE, "inconclusive")):
-        if counts[outcome]:
-            parts.append(f"{counts[outcome]} of {n} {word} ({_some(tally.names(outcome), counts[outcome])})")
+        parts.append(f"rules broken: {_some([one.sentence for one in broken], len(broken))}")
+    open_cases = {
+        Outcome.ERROR: ("could not be judged", counts[Outcome.ERROR]),
+        Outcome.INCONCLUSIVE: ("inconclusive", counts[Outcome.INCONCLUSIVE] - len(unclear_rules)),
+    }
+    for outcome, (word, count) in open_cases.items():
+        if count:
+            parts.append(f"{count} of {n} {word} ({_some(tally.names(outcome), count)})")
+    if unclear_rules:
+        shown = _some([one.sentence for one in unclear_rules], len(unclear_rules))
+        parts.append(f"rules that may be broken: {shown}")
     should = 0 if strict else tally.count(Outcome.FAIL, Level.SHOULD)
     if should:
         parts.append(f"{should} should-level failed (shown only)")
@@ -202,7 +253,7 @@ def _contract_gate(area: Area, tally: AreaTally, broken: Sequence[CountedFinding
         f"{code.get(decision, 'not-run')}:"
         f" {text if decision is not Outcome.SKIP else 'no case of this area ran' + (f'; {text}' if parts else '')}"
     )
-    level = Level.MUST if any(level is Level.MUST for level, _ in tally.counts) or broken else Level.SHOULD
+    level = Level.MUST if any(level is Level.MUST for level, _ in tally.counts) or objected else Level.SHOULD
     return Gate(
         id=f"contract/{area.value}", area=area, level=level, decision=decision, reason=reason, method="every case"
     )

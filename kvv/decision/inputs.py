@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from enum import StrEnum
 
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Case, Finding, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
+from kvv.decision.coverage import CoverageTally
+from kvv.decision.features import FeatureRate
 from kvv.profiles.policy import Policy
 from kvv.stats.metrics import NEVER_ASKED
 from kvv.stats.rerun import Samples
@@ -29,6 +32,22 @@ class SuiteRun:
     fixture: bool = False
 
 
+class Workload(StrEnum):
+    """What an answer was for. Service levels tell agents from all others alike."""
+
+    CONTRACT = "contract"
+    BENCHMARK = "benchmark"
+    AGENT = "agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfficialRates:
+    """Of ``answers`` of the official endpoint to benchmark questions, how many each rule objected to."""
+
+    answers: int = 0
+    objected: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingExample:
     """Where a rule objected: the exchange's identity key, the frame's number (None: the whole answer), an excerpt."""
@@ -40,7 +59,9 @@ class FindingExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFindings:
-    """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, the first few as examples."""
+    """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, the first few as examples.
+    ``workloads``: how many of the exchanges were of each workload.
+    """
 
     rule: str
     area: Area
@@ -51,6 +72,7 @@ class CountedFindings:
     message: str
     examples: tuple[FindingExample, ...] = ()
     causes: tuple[str, ...] = ()
+    workloads: Mapping[Workload, int] = field(default_factory=dict)
 
 
 def group_findings(found: Iterable[tuple[str, Finding]]) -> list[CountedFindings]:
@@ -128,6 +150,7 @@ class AreaTally:
     counts: dict[tuple[Level, Outcome], int] = field(default_factory=dict)
     examples: dict[tuple[Level, Outcome], list[str]] = field(default_factory=dict)
     waived: int = 0
+    coverage: CoverageTally = field(default_factory=CoverageTally)
 
     def add(self, case: Case, level: Level, outcome: Outcome) -> None:
         key = (level, outcome)
@@ -199,6 +222,10 @@ class Collector:
             return
         outcome = verdict.outcome
         tally = self.areas.setdefault(case.area, AreaTally())
+        tally.coverage.add(
+            skipped=(verdict.detail or verdict.reason) if outcome is Outcome.SKIP else "",
+            concluded=outcome in (Outcome.PASS, Outcome.FAIL),
+        )
         if self.waived(case.id, failed=outcome is Outcome.FAIL):
             tally.waived += 1
             outcome = Outcome.SKIP
@@ -313,7 +340,9 @@ class DecisionEvidence:
     mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the
     user chose cases. ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run
-    with early stopping, one that ran to its end at its last look.
+    with early stopping, one that ran to its end at its last look. ``features``: those whose requests fail beyond
+    chance. ``unpromised``: areas of features that the profile does not claim.
+    ``answers`` are those that rules looked at, ``official`` what they found at the official endpoint.
     """
 
     stats: Sequence[Stat] = ()
@@ -327,3 +356,7 @@ class DecisionEvidence:
     part: str = ""
     chosen: str = ""
     looks: Mapping[str, InterimAnalysis] = field(default_factory=dict)
+    features: Sequence[FeatureRate] = ()
+    unpromised: frozenset[Area] = frozenset()
+    answers: Mapping[Workload, int] = field(default_factory=dict)
+    official: OfficialRates = OfficialRates()

@@ -17,12 +17,16 @@ class Part(BaseModel):
 
 
 class InterleavedReference(BaseModel):
-    """What a run remembers of the lane beside it; empty for a run without one. ``stop`` is why it ended early."""
+    """What a run remembers of the lane beside it; empty for a run without one. ``stop`` is why it ended early,
+    ``objected`` by passive rule to how many of its ``answers``.
+    """
 
     run_id: str = ""
     base_url: str = ""
     stop: str = ""
     suites: dict[str, Part] = {}
+    answers: int = 0
+    objected: dict[str, int] = {}
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Self:

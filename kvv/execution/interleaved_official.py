@@ -8,6 +8,7 @@ be. Nothing that was given for the endpoint under test goes to it: no key, no he
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,7 +123,14 @@ def adopt(store: Store, reference: Store) -> None:
             others = [run for run in entry["references"] if run["name"] != name]
             entry = {**entry, "references": [*others, {"name": name, "model": theirs["model"], "cases": cases}]}
         suites.append(entry)
-    beside = InterleavedReference(run_id=theirs["run_id"], base_url=theirs["base_url"], stop=stop, suites=parts)
+    beside = InterleavedReference(
+        run_id=theirs["run_id"],
+        base_url=theirs["base_url"],
+        stop=stop,
+        suites=parts,
+        answers=sum(reference.answer_counts().values()),
+        objected=_objected(reference),
+    )
     store.set_meta("suites", suites)
     store.set_meta("beside", beside.model_dump(mode="json"))
     traffic = reference.traffic()
@@ -131,6 +139,13 @@ def adopt(store: Store, reference: Store) -> None:
         {"run_id": theirs["run_id"], "requests": traffic["requests"], "cost": traffic["cost"], "stop": stop},
     )
     store.flush()
+
+
+def _objected(reference: Store) -> dict[str, int]:
+    objected: Counter[str] = Counter()
+    for group in reference.finding_groups():
+        objected[group.rule] += group.exchanges
+    return dict(objected)
 
 
 def _counting(verdicts: PlannedVerdicts, counts: dict[bool, int]) -> Iterator[tuple[Case, Verdict]]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -27,6 +27,45 @@ Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Coverage(_Table):
+    """The share of an area's contract cases that must come to a verdict before the area counts as kept: ``share`` of
+    any area, ``areas`` of single ones. What only another kind of endpoint is asked is no case of the area.
+
+    One in five, since a model that promises little is asked little, but a verdict on an area wants more than the odd
+    case that everybody is asked: a profile without JSON formats is asked 2 of 135 cases of them.
+    """
+
+    share: Share = 0.2
+    areas: Mapping[Area, Share] = Field(default_factory=dict)
+
+    def of(self, area: Area) -> float:
+        return self.areas.get(area, self.share)
+
+
+class RuleBounds(_Table):
+    """The share of answers in which a passive rule at a binding level may object, by workload; ``limits`` by globs of
+    rule ids go before ``benchmark`` and ``agent``.
+
+    ``contract``: none, as soon as it repeats, since those requests ask for each feature a few times on purpose.
+    ``benchmark`` and ``agent``: three in a thousand. A model's own calls are malformed in fewer than one of a thousand
+    turns, so that a correct server stays far below; a 1 % fault fails in four of five runs of 1,000 answers, one of 5 %
+    in four of five of 60. ``model``: how much more often than at the official endpoint a model may loop, fall silent or
+    change its script: one in a hundred, as rates of rare answers differ from day to day.
+    """
+
+    contract: Share = 0.0
+    benchmark: Share = 0.003
+    agent: Share = 0.003
+    model: Share = 0.01
+    limits: Mapping[str, Share] = Field(default_factory=dict)
+
+    def bound(self, rule: str, workload: str) -> float:
+        if workload == "contract":
+            return self.contract
+        own = next((share for glob, share in self.limits.items() if fnmatchcase(rule, glob)), None)
+        return own if own is not None else self.agent if workload == "agent" else self.benchmark
 
 
 class BenchmarkMode(StrEnum):
@@ -139,6 +178,10 @@ class Policy(_Table):
     ``looks`` > 1: under ``--early-stop`` alpha is spent over that many O'Brien-Fleming looks; ``strict`` makes
     should-level failures count.
 
+    ``feature_failures`` is the share of requests with one feature (streamed, with tools, one field) that may fail where
+    those without it are answered: above it, by its exact interval, the run fails. One in a hundred is what clients with
+    a retry do not notice.
+
     ``moonshot_stream`` raises every P0 rule of the stream specification to must.
     ``truncated_notice`` is the share of truncated answers above which the verdict line says so; ``min_paired`` the
     share of the planned cases that a per-case reference must cover to be usable.
@@ -154,7 +197,10 @@ class Policy(_Table):
     must: tuple[str, ...] = ()
     truncated_notice: Share = 0.02
     min_paired: Share = 0.9
+    feature_failures: Share = 0.01
     required: Required = Required()
+    coverage: Coverage = Coverage()
+    rules: RuleBounds = RuleBounds()
     benchmark: tuple[Benchmark, ...] = ()
     service_level: tuple[ServiceLevel, ...] = ()
     waiver: tuple[Waiver, ...] = ()

@@ -202,9 +202,11 @@ def _by_words(error: ErrorBody, busy: str, detail: str) -> Assessment | None:
 LIVENESS = "liveness"
 #: the purpose of the plain request that is sent beside a refused one
 BESIDE = "beside"
+#: the purpose of the plainest request of all: not streamed, without the feature that its case asks for
+PLAIN = "plain"
 #: purposes of requests by which a run learns whether anybody is there: nobody's question, so no service is measured by
 #: them
-PROBES = frozenset({LIVENESS, BESIDE, "control", "between", "after"})
+PROBES = frozenset({LIVENESS, BESIDE, PLAIN, "control", "between", "after"})
 
 
 def is_probe(purpose: str) -> bool:

@@ -18,7 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from kvv.core import Outcome, Stat
-from kvv.decision.inputs import CountedFindings
+from kvv.decision.rule_rates import WeighedFinding
 from kvv.rendering.escape import block, percent, plain
 from kvv.rendering.templates import environment, source
 from kvv.reporting.instances import COLUMNS, KEY, describe, lines_of
@@ -106,7 +106,7 @@ def render(view: RunView) -> str:
             (stat, lines[:LISTED], len(lines) - LISTED) for stat in view.decision.stats if (lines := lines_of(stat))
         ],
         instance_columns=list(COLUMNS),
-        findings=[(f, _anchor("rule", f.rule)) for f in _ranked(view.decision.findings)],
+        findings=[(f, _anchor("rule", f.finding.rule)) for f in _ranked(view.decision.weighed)],
         failed=(failed := _failed(view)),
         listings=_listings(view, {case.anchor for case in failed.rows}),
         timing=_timing_rows(view),
@@ -200,9 +200,9 @@ def _breakdown(stat: Stat) -> list[tuple[str, str, str]]:
 # --- findings and cases ------------------------------------------------------------------------------
 
 
-def _ranked(findings: Sequence[CountedFindings]) -> list[CountedFindings]:
+def _ranked(findings: Sequence[WeighedFinding]) -> list[WeighedFinding]:
     order = ("must", "should", "may")
-    return sorted(findings, key=lambda f: order.index(f.level.value))
+    return sorted(findings, key=lambda one: order.index(one.finding.level.value))
 
 
 def _note(row: CheckRow, view: RunView) -> str:

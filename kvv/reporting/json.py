@@ -9,7 +9,8 @@ from typing import Any
 
 from kvv.core import Gate, ReferenceValue, Stat
 from kvv.decision.decide import WaiverState
-from kvv.decision.inputs import CountedFindings
+from kvv.decision.features import FeatureRate
+from kvv.decision.rule_rates import WeighedFinding
 from kvv.rendering.escape import jsonable, uncommanding_json
 from kvv.storage.view import CheckRow, Quantiles, RunView, TimingView, TrafficView
 
@@ -82,8 +83,19 @@ def report(view: RunView) -> dict[str, Any]:
         "suites": [_row(s, view) for s in decision.stats],
         "checks": [],
         "unlisted": [{"suite": u.suite, "verdict": u.outcome.value, "n": u.n} for u in view.unlisted],
-        "findings": [_finding(f) for f in decision.findings],
+        "findings": [_finding(f) for f in decision.weighed],
+        "features": [_feature(f) for f in decision.features],
         "areas": {area: outcome.value for area, outcome in decision.areas.items()},
+        "area_coverage": {
+            area.value: {
+                "planned": c.planned,
+                "asked": c.asked,
+                "concluded": c.concluded,
+                "skipped": dict(c.skipped),
+                "minimum": c.minimum,
+            }
+            for area, c in decision.coverage_by_area.items()
+        },
         "traffic": _traffic(view.traffic),
         "timing": _timing(view.timing),
         "events": [{"at": e.at, "kind": e.kind, "message": e.message} for e in view.events],
@@ -191,7 +203,8 @@ def _check(row: CheckRow) -> dict[str, Any]:
     }
 
 
-def _finding(group: CountedFindings) -> dict[str, Any]:
+def _finding(weighed: WeighedFinding) -> dict[str, Any]:
+    group = weighed.finding
     return {
         "rule": group.rule,
         "area": group.area.value,
@@ -202,6 +215,33 @@ def _finding(group: CountedFindings) -> dict[str, Any]:
         "message": group.message,
         "causes": list(group.causes),
         "examples": [{"exchange": e.exchange, "frame": e.frame, "excerpt": e.excerpt} for e in group.examples],
+        "workloads": [
+            {
+                "workload": rate.workload.value,
+                "exchanges": rate.objected,
+                "of": rate.answers,
+                "ci95": list(rate.interval),
+                "bound": rate.bound,
+                "verdict": rate.decision.value,
+                "reason": rate.reason,
+            }
+            for rate in weighed.rates
+        ],
+    }
+
+
+def _feature(rate: FeatureRate) -> dict[str, Any]:
+    return {
+        "feature": rate.feature,
+        "sentence": rate.sentence,
+        "asked": rate.asked,
+        "failed": rate.failed,
+        "others": rate.others,
+        "others_failed": rate.others_failed,
+        "ci95": list(rate.interval),
+        "p": rate.p,
+        "reasons": dict(rate.reasons),
+        "examples": list(rate.examples),
     }
 
 

@@ -154,7 +154,8 @@ def _findings(view: RunView) -> str:
     if not view.decision.findings:
         return ""
     rows = []
-    for f in view.decision.findings:
+    for weighed in view.decision.weighed:
+        f = weighed.finding
         where = "; ".join(
             f"{cell(e.exchange, 100)}{f' frame {e.frame}' if e.frame is not None else ''}: {cell(e.excerpt, 120)}"
             for e in f.examples[:2]
@@ -164,14 +165,14 @@ def _findings(view: RunView) -> str:
                 f.level.value,
                 cell(f.rule, 80),
                 f.area.value,
-                f"{f.count} in {f.exchanges}",
+                f"{f.count} in {cell(weighed.share, 300)}",
                 cell(f.kind.value),
                 cell(f.message, 300),
                 where,
             ]
         )
     return "## Findings of the wire rules\n\n" + table(
-        ["level", "rule", "area", "count in exchanges", "kind", "message", "examples"], rows
+        ["level", "rule", "area", "count in answers", "kind", "message", "examples"], rows
     )
 
 

@@ -97,10 +97,12 @@ def _failed(view: RunView) -> list[str]:
 
 
 def _findings(view: RunView) -> list[str]:
-    groups = sorted(view.decision.findings, key=lambda f: (f.level is not Level.MUST, f.level is not Level.SHOULD))
+    order = (Level.MUST, Level.SHOULD, Level.MAY)
+    groups = sorted(view.decision.weighed, key=lambda one: order.index(one.finding.level))
     lines = [
-        f"  {f.level.value:<7}{plain(f.rule, 60)} x{f.count} in {f.exchanges} exchanges: {plain(f.message, 160)}"
-        for f in groups
+        f"  {one.finding.level.value:<7}{plain(one.finding.rule, 60)} x{one.finding.count} in {plain(one.share, 200)}:"
+        f" {plain(one.finding.message, 160)}"
+        for one in groups
     ]
     return ["", *_some(lines, LISTED)] if lines else []
 

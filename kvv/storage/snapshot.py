@@ -29,13 +29,17 @@ from kvv.decision import (
     exit_code,
     upstreams,
 )
+from kvv.decision.features import FeatureRate, failing_features
 from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
+from kvv.decision.inputs import OfficialRates, Workload
 from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
+from kvv.profiles.profile import Profile
 from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.curl import curl_line
-from kvv.storage.run_metadata import RecordedSuite, policy_of, recorded_suites, suite_runs
+from kvv.storage.failures import Expected, read_feature_requests
+from kvv.storage.run_metadata import RecordedSuite, policy_of, profile_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
 from kvv.storage.view import (
     CheckRow,
@@ -100,10 +104,27 @@ class PlannedVerdicts:
         return Verdict(case=case.id, sample=sample, outcome=Outcome.INCONCLUSIVE, reason="not-run", detail=self.why)
 
 
-def crash_rate(store: Store, meta: Mapping[str, Any]) -> CrashRate:
-    """Of the run's contract suites together."""
+def stored_features(store: Store, meta: Mapping[str, Any]) -> tuple[FeatureRate, ...]:
+    """The features whose requests failed beyond chance in this run; none of a recording, which keeps no failures."""
+    if meta.get("imported"):
+        return ()
+    benchmarks = {entry["id"] for entry in meta["suites"] if entry["kind"] == SuiteKind.BENCHMARK}
+    expected = Expected(policy_of(meta))
+    for case, _ in store.cases():
+        expected.add(case, benchmark=case.suite in benchmarks)
+    return failing_features(read_feature_requests(store, expected))
+
+
+def crash_rate(store: Store, meta: Mapping[str, Any], features: Sequence[FeatureRate] | None = None) -> CrashRate:
+    """Of the run's contract suites together, but for the cases that a failing feature explains: those crash by no
+    chance, and say nothing of how often others do.
+    """
+    found = stored_features(store, meta) if features is None else features
+    explained = {case for feature in found for case in feature.cases}
     suites = [entry["id"] for entry in meta["suites"] if entry["kind"] != SuiteKind.BENCHMARK]
-    return CrashRate.of(verdict for suite in suites for _, _, verdict in store.verdicts(suite))
+    return CrashRate.of(
+        verdict for suite in suites for case, _, verdict in store.verdicts(suite) if case not in explained
+    )
 
 
 def build_view(store: Store) -> RunView:
@@ -119,8 +140,9 @@ def build_view(store: Store) -> RunView:
     stats: list[Stat] = []
     invited: set[str] = set()
     n_open = 0
-    crashes = crash_rate(store, meta)
     every = recorded_suites(meta)
+    features = stored_features(store, meta)
+    crashes = crash_rate(store, meta, features)
     stopped = stopped_suites(meta)
     for recorded in every:
         suite = recorded.suite
@@ -151,7 +173,11 @@ def build_view(store: Store) -> RunView:
     if policy.service_level:
         _lose(store, latency, invited)
     answered_by = store.answered_by()
-    evidence = _evidence(store, meta, every, stats, answered_by)
+    evidence = replace(
+        _evidence(store, meta, every, stats, answered_by),
+        features=features,
+        unpromised=unpromised_areas(profile_of(meta)),
+    )
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
     return RunView(
         run=RunFacts(
@@ -208,11 +234,12 @@ def _evidence(
 ) -> DecisionEvidence:
     counts = (meta.get("server_counts") or {}).get("answers", {})
     suites = [recorded.suite for recorded in every]
+    workload = _workloads(meta)
     beside = InterleavedReference.of(meta)
     return DecisionEvidence(
         stats=stats,
         findings=[
-            *(_recorded_only(group) if meta.get("imported") else group for group in _findings(store)),
+            *(_recorded_only(group) if meta.get("imported") else group for group in _findings(store, workload)),
             *_died(store),
             *_gateway(store),
         ],
@@ -228,8 +255,25 @@ def _evidence(
         mixed={**beside.mixed(), **mixed_suites(answered_by, meta)},
         part=_part(meta.get("shard")),
         looks=read_interim_analyses(meta),
+        answers=_by_workload(store.answer_counts(), workload),
+        official=OfficialRates(answers=beside.answers, objected=beside.objected),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
+
+
+def unpromised_areas(profile: Profile) -> frozenset[Area]:
+    """Contract areas of which the profile promises nothing, or not what most of their cases are about."""
+    claims = profile.claims
+    promised = {
+        Area.TOOLS: claims.tools,
+        Area.TOOL_CHOICE: claims.tools,
+        Area.DYNAMIC_TOOLS: claims.dynamic_tools,
+        # most cases of these areas are about schemas, and about reasoning in a field of its own
+        Area.RESPONSE_FORMAT: claims.json_schema,
+        Area.REASONING: profile.thinking.supported and not profile.thinking.inline,
+        Area.VISION: claims.vision,
+    }
+    return frozenset(area for area, made in promised.items() if not made)
 
 
 def mixed_suites(answered_by: Sequence[AnsweredBy], meta: Mapping[str, Any]) -> dict[str, str]:
@@ -244,7 +288,28 @@ def _part(shard: Mapping[str, Any] | None) -> str:
     return f"shard {shard['index']} of {shard['of']} alone (kvv merge joins them)" if shard else ""
 
 
-def _findings(store: Store) -> Iterator[CountedFindings]:
+def _workloads(meta: Mapping[str, Any]) -> Mapping[str, Workload]:
+    """By suite; probes of no suite ask for the contract."""
+    agentic = _agentic(meta)
+    return {
+        entry["id"]: Workload.AGENT
+        if entry["id"] in agentic
+        else Workload.BENCHMARK
+        if entry["kind"] == SuiteKind.BENCHMARK
+        else Workload.CONTRACT
+        for entry in meta["suites"]
+    }
+
+
+def _by_workload(counts: Mapping[str, int], workload: Mapping[str, Workload]) -> dict[Workload, int]:
+    found: dict[Workload, int] = {}
+    for suite, count in counts.items():
+        where = workload.get(suite, Workload.CONTRACT)
+        found[where] = found.get(where, 0) + count
+    return found
+
+
+def _findings(store: Store, workload: Mapping[str, Workload]) -> Iterator[CountedFindings]:
     for group in store.finding_groups():
         yield CountedFindings(
             rule=group.rule,
@@ -259,6 +324,7 @@ def _findings(store: Store) -> Iterator[CountedFindings]:
                 for example in group.examples
             ),
             causes=group.causes,
+            workloads=_by_workload(group.suites, workload),
         )
 
 
@@ -306,7 +372,7 @@ def _gateway(store: Store) -> Iterator[CountedFindings]:
 def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> Iterator[TimedAnswer]:
     """The answers, each counted on its way: they are read from the store once. A service is measured by first attempts,
     and never by the cases that ``invited`` a refusal."""
-    agentic = _agentic(store)
+    agentic = _agentic(store.meta())
     for sample in store.timing_samples():
         answer = TimedAnswer(
             prompt_tokens=sample.prompt_tokens or 0,
@@ -322,7 +388,7 @@ def _answers(store: Store, latency: LatencyTally, invited: Collection[str]) -> I
 
 
 def _lose(store: Store, latency: LatencyTally, invited: Collection[str]) -> None:
-    agentic = _agentic(store)
+    agentic = _agentic(store.meta())
     for lost in store.lost_requests():
         if lost.case not in invited:
             latency.lose(
@@ -335,8 +401,8 @@ def _lose(store: Store, latency: LatencyTally, invited: Collection[str]) -> None
             )
 
 
-def _agentic(store: Store) -> set[str]:
-    return {entry["id"] for entry in store.meta()["suites"] if "sandbox" in load_suite(entry["id"]).needs}
+def _agentic(meta: Mapping[str, Any]) -> set[str]:
+    return {entry["id"] for entry in meta["suites"] if "sandbox" in load_suite(entry["id"]).needs}
 
 
 def _workload(case: str, agentic: Collection[str]) -> str:

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseSpec, CaseVariant, Round, Switch
+from kvv.cases.case_file import ENTRY_FIELDS, REFERENCE, CaseFile, CaseFileError, CaseSpec, CaseVariant, Round, Switch
 from kvv.cases.suite import Context
-from kvv.core import Area, Case, Level, Surface
+from kvv.core import STRENGTH, Area, Case, Level, Surface
+from kvv.protocol.classify import is_probe
+from kvv.protocol.rules import RULES
+from kvv.protocol.rules.base import Promises, level_of
 
 #: tokens that no window of a model with a profile holds: vendors serve windows larger than the published one
 BEYOND = 1_100_000
@@ -18,8 +21,6 @@ BEYOND = 1_100_000
 ASKED, RIGHT = 6, 0.5
 #: how deep snippets may stand in snippets
 _DEPTH = 20
-#: strongest first
-_STRENGTH = (Level.MUST, Level.SHOULD, Level.MAY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class ThinkingMode:
 def expand(suite: str, case_file: CaseFile, context: Context) -> Iterator[Case]:
     """Every case of a file for one profile and run, the skipped ones included."""
     for spec in case_file.case:
+        _same_level(suite, spec, context)
         for entry, suffix in _entries(spec, context):
             for mode in _modes(case_file, spec, context):
                 if entry.get("thinking", _word(mode.thinking)) != _word(mode.thinking) and mode.thinking is not None:
@@ -142,7 +144,7 @@ class _Expansion:
             id="/".join([self.suite, spec.id + suffix, *self.mode.slugs]),
             suite=self.suite,
             area=spec.area or self.file.area,
-            level=max(_level(spec, self.context), Level.SHOULD, key=_STRENGTH.index)
+            level=max(_level(spec, self.context), Level.SHOULD, key=STRENGTH.index)
             if self.asked
             else _level(spec, self.context),
             requirement=spec.requirement.format(**self.shown),
@@ -152,6 +154,7 @@ class _Expansion:
             inputs={
                 "body": first.get("body", {}),
                 "control": self._control(),
+                "plain": self._base(None, None, stream=False),
                 "stream": self.mode.stream is True,
                 "expect": spec.expect,
                 "statuses": list(spec.statuses),
@@ -226,7 +229,7 @@ class _Expansion:
         if raw is not None:
             return {"raw": self._fill(raw), "stream": bool(stream)}
         effort = next((layer.effort for layer in reversed(layers) if layer.effort is not None), None)
-        body = self._base(self._thinking(mode.thinking), effort, bool(stream))
+        body = self._base(self._thinking(mode.thinking), effort, stream=bool(stream))
         for layer in layers:
             body = self._overlay(body, layer)
             if isinstance(layer, CaseSpec):
@@ -240,13 +243,13 @@ class _Expansion:
 
     def _control(self) -> dict[str, Any]:
         """The accepting sibling: the plainest request in the same mode, or the one the file names."""
-        body = self._base(self.mode.thinking, self.spec.effort, bool(self.mode.stream))
+        body = self._base(self.mode.thinking, self.spec.effort, stream=bool(self.mode.stream))
         control = self.spec.control or self.file.control
         if control is not None:
             return self._overlay(body, control)
         return self._overlay(body, CaseVariant(prompt=self.spec.prompt)) if self.spec.prompt else body
 
-    def _base(self, thinking: bool | None, effort: str | None, stream: bool) -> dict[str, Any]:
+    def _base(self, thinking: bool | None, effort: str | None, *, stream: bool) -> dict[str, Any]:
         """The plainest request: model, prompt, limit, thinking switch at the lowest effort, stream mode."""
         context, settings = self.context, self.context.settings
         efforts = context.profile.thinking.efforts
@@ -338,6 +341,16 @@ class _Expansion:
         return outside[missing[0]] if missing else ""
 
 
+def expected_of(case: Case, purpose: str) -> str:
+    """What the endpoint is to do with a request of this purpose: ``answered``, ``refused`` or ``either``. Of a
+    benchmark's sample and of a control: answer it.
+    """
+    if is_probe(purpose):
+        return "answered"
+    name = purpose.partition(":")[2]
+    return next((entry["expect"] for entry in case.inputs.get("rounds", ()) if name in entry["requests"]), "answered")
+
+
 def is_claimed(context: Context, claim: str) -> bool:
     """Whether the profile (or the run) claims a feature. ``schema:const`` is an entry of claims.schema_extra,
     ``contract:kimi-k3`` one of claims.contracts.
@@ -424,6 +437,20 @@ def _word(thinking: bool | None) -> str:
     return "on" if thinking else "off"
 
 
+def _same_level(suite: str, spec: CaseSpec, context: Context) -> None:
+    """A case and the rule that states its requirement must bind alike: CaseFileError where they do not."""
+    if spec.rule is None:
+        return
+    profile = context.profile
+    rule = level_of(RULES[spec.rule], Promises.of(profile, moonshot_stream=False))
+    case = _level(spec, context)
+    if rule is not None and rule is not case:
+        raise CaseFileError(
+            f"suites/{suite}/cases.toml: case {spec.id!r} is a {case} under the profile {profile.id} on the surface"
+            f" {profile.surface}, and its rule {spec.rule} a {rule}; give both one level"
+        )
+
+
 def _fits(key: str, context: Context) -> bool:
     """A surface, ``*``, a claim, ``not:claim``, or one of the two with ``/surface``."""
     claim, _, surface = key.partition("/")
@@ -442,4 +469,4 @@ def _level(spec: CaseSpec, context: Context) -> Level:
     named = {"reject": decoding.reject_level, "type": decoding.type_level}
     level = named[spec.level] if isinstance(spec.level, str) and spec.level in named else Level(spec.level)
     fitting = next((level for key, level in spec.levels.items() if _fits(key, context)), level)
-    return max(level, fitting, key=_STRENGTH.index)
+    return max(level, fitting, key=STRENGTH.index)

@@ -30,7 +30,7 @@ from kvv.core import (
     Timeouts,
     Verdict,
 )
-from kvv.protocol.classify import Assessment, Classification, assess
+from kvv.protocol.classify import PLAIN, Assessment, Classification, assess
 
 #: crashes needed for a verdict, each followed by an answered control
 CRASHES = 3
@@ -102,6 +102,7 @@ class _Judgement:
         self.rounds: Sequence[Mapping[str, Any]] = case.inputs["rounds"]
         self.probes: dict[str, list[Answered]] = {}
         self.between: dict[str, list[Answered]] = {}
+        self.plain: dict[str, Answered] = {}
         self.control: Answered | None = None
         self.after: list[Answered] = []
         for reply in replies:
@@ -111,6 +112,8 @@ class _Judgement:
                     self.control = reply
                 case "between":
                     self.between.setdefault(name, []).append(reply)
+                case "plain":
+                    self.plain[name] = reply
                 case "after":
                     self.after.append(reply)
                 case _:
@@ -263,10 +266,8 @@ class _Judgement:
             # an account or a route may have ended in mid-run: then the plainest request is refused too
             return Ask(requests=(self._control(_purpose("between", name)),))
         if not _is_answered(between[-1]):
-            return self._done(
-                Outcome.INCONCLUSIVE,
-                "control-not-answered",
-                f"refused, but so was the plainest request: {found[-1].detail}",
+            return self._dead_alike(
+                name, "control-not-answered", f"refused, but so was its valid sibling: {found[-1].detail}"
             )
         return self._done(
             Outcome.FAIL, "valid-request-refused", f"{name}: {found[-1].detail}" if name else found[-1].detail
@@ -286,9 +287,7 @@ class _Judgement:
         """Three of three, each between answered controls of the same shape, is the vendor's fault and no accident."""
         between = self.between.get(name, [])
         if not all(_is_answered(control) for control in between):
-            return self._done(
-                Outcome.INCONCLUSIVE, found[-1].reason, "and the control request after it had no answer either"
-            )
+            return self._dead_alike(name, found[-1].reason, "and the control request after it had no answer either")
         crashes = sum(bool(_crash(one)) for one in found)
         if crashes < len(found):
             # the same request was answered or refused before: an accident, not this request's doing
@@ -299,6 +298,17 @@ class _Judgement:
             detail = f"{crashes} of {crashes} times, while the control requests between were answered"
             return self._done(Outcome.FAIL, f"reproducible-{_crash(found[-1])}", detail)
         return self._again(entry, name)
+
+    def _dead_alike(self, name: str, reason: str, detail: str) -> Step:
+        """A request and its control fared alike: the mode that both share may be dead, and not the endpoint. The
+        plainest request, without what may be dead, tells; over the whole run that is a rate by feature
+        (``kvv.decision.features``), and no verdict on this case.
+        """
+        if "plain" in self.case.inputs and name not in self.plain:
+            return Ask(requests=(self._control(_purpose(PLAIN, name), "plain"),))
+        alive = name in self.plain and _is_answered(self.plain[name])
+        told = "; the plainest request, not streamed and without its fields, was answered" if alive else ""
+        return self._done(Outcome.INCONCLUSIVE, reason, detail + told)
 
     def _again(self, entry: Mapping[str, Any], name: str) -> Ask:
         return Ask(requests=(self._request(entry, name, "confirm"),))
@@ -389,9 +399,9 @@ class _Judgement:
             credential=Credential(self.case.inputs.get("credential", Credential.OWN)),
         )
 
-    def _control(self, purpose: str) -> Request:
+    def _control(self, purpose: str, which: str = "control") -> Request:
         """The valid sibling: ``control`` is shared within a minute, ``between`` and ``after`` are always sent."""
-        body = build(self.case.inputs["control"], self.answers, self.toolbox.builders)
+        body = build(self.case.inputs[which], self.answers, self.toolbox.builders)
         return Request(
             body=body, stream=body.get("stream") is True, purpose=purpose, timeouts=Timeouts(first_byte=FIRST_BYTE_S)
         )
@@ -410,7 +420,10 @@ class _Judgement:
         facts = {
             "asked": len(asked),
             "crashed": sum(bool(_crash(assess(one.exchange, one.observation))) for one in asked),
-            "controls": sum(map(len, self.between.values())) + len(self.after) + (self.control is not None),
+            "controls": sum(map(len, self.between.values()))
+            + len(self.plain)
+            + len(self.after)
+            + (self.control is not None),
             "first_try": self._first_try(outcome),
         }
         return Done(

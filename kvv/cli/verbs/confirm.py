@@ -66,7 +66,7 @@ def what_alarmed(store: Store, side: RunSummary, decision: Decision, drifted: Co
     """Of the gates that fail, and of suites whose drift fails the night.
 
     A benchmark is asked whole; of a contract area the cases that failed and those on which a rule of it was broken; for
-    a service level every suite of the run, as its times are of all of them.
+    a service level and for failures by feature every suite of the run, as they are counted over all of them.
     """
     wanted: dict[str, set[str]] = {name: set() for name in drifted}
     for gate in decision.gates:
@@ -76,7 +76,7 @@ def what_alarmed(store: Store, side: RunSummary, decision: Decision, drifted: Co
         if kind == "contract":
             for case in [*_failed(side, gate.area), *_broken(store, decision, gate.area)]:
                 wanted.setdefault(case.split("/", 1)[0], set()).add(case)
-        elif kind == "service":
+        elif kind in ("service", "failures"):
             wanted |= {suite: set() for suite in side.suites}
         elif kind in side.suites:
             wanted[kind] = set()

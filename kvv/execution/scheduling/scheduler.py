@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import count
 from time import monotonic
 
+from kvv.cases.contract import expected_of
 from kvv.cases.suite import SuiteKind
 from kvv.core import Answered, Ask, Case, Credential, Done, Exec, Executed, Identity, Outcome, Request, Role, Verdict
 from kvv.data.pictures import pictures_of, with_pictures
@@ -31,6 +32,7 @@ from kvv.execution.workers import Workers
 from kvv.profiles.profile import Profile
 from kvv.protocol.classify import BESIDE, LIVENESS, RETRY_AFTER_CAP_S, Assessment, Classification, assess
 from kvv.protocol.encode import EncodedBody, encode
+from kvv.protocol.features import INVALID, features_of
 from kvv.protocol.rate_headers import rate_limit_wait_s
 from kvv.protocol.reader import Received
 from kvv.sandbox.base import Sandbox, SandboxError
@@ -332,7 +334,7 @@ class Scheduler:
         if found.standing is not Classification.UNAVAILABLE:
             limiter.rate.answered()
             self._answers[role] += 1
-            self._features[role].answered(_features_of(request))
+            self._features[role].answered(_features_of(case, request))
         if role is Role.TARGET:
             self._pace.heard(silent=found.reason in SILENCE)
         if found.spoken:
@@ -348,7 +350,7 @@ class Scheduler:
     def _paced(self, found: Assessment, received: Received, request: Request, case: Case, started: float) -> bool:
         """Hold all requests to this endpoint; False where it refuses one feature, and nothing without it."""
         limiter = self._limiters[request.role]
-        if self._features[request.role].refused(_features_of(request)):
+        if self._features[request.role].refused(_features_of(case, request)):
             limiter.rate = Rate()
             return False
         first = limiter.rate.limit is None
@@ -490,10 +492,10 @@ class Scheduler:
         raise AssertionError("unreachable")
 
 
-def _features_of(request: Request) -> frozenset[str]:
-    """What may decide how an endpoint treats a request: streamed or not, and the fields of its body."""
-    fields = request.body if isinstance(request.body, Mapping) else ()
-    return frozenset({*fields, "streamed" if request.stream else "whole"})
+def _features_of(case: Case, request: Request) -> frozenset[str]:
+    """What may decide how an endpoint treats a request, whether it is one to refuse included."""
+    invalid = expected_of(case, request.purpose) == "refused"
+    return features_of(request) | ({INVALID} if invalid else frozenset())
 
 
 def _because(case: Case) -> str:

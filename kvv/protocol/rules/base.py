@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
-from kvv.core import Area, Finding, FindingKind, Frame, Level, Surface
+from kvv.core import STRENGTH, Area, Finding, FindingKind, Frame, Level, Surface
 from kvv.profiles.profile import Profile
 
 OPENAI = "OpenAI API reference, chat completions: https://platform.openai.com/docs/api-reference/chat"
@@ -52,7 +52,8 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleInfo:
-    """One rule. ``level`` holds on the surface vendor and official, ``engine`` (default the same) on bare engines;
+    """One rule. ``level`` holds on the surface vendor and official, ``engine`` (default the same) on bare engines,
+    ``moonshot`` for models whose contract is Moonshot's, which does not promise all that the OpenAI API does;
     ``p0`` rules become must under the policy moonshot-stream. ``causes`` are ids of the fault catalogue."""
 
     id: str
@@ -65,6 +66,7 @@ class RuleInfo:
     causes: tuple[str, ...] = ()
     scope: Scope = Scope.ANY
     engine: Level | None = None
+    moonshot: Level | None = None
     p0: bool = False
 
 
@@ -75,6 +77,8 @@ class Promises:
     scopes: frozenset[Scope]
     engine: bool
     moonshot: bool
+    #: the model's contract is Moonshot's, whatever the policy
+    kimi: bool = False
 
     @staticmethod
     def of(profile: Profile, *, moonshot_stream: bool) -> Promises:
@@ -94,7 +98,7 @@ class Promises:
             Scope.JSON_OBJECT: claims.json_object,
         }
         scopes = frozenset(scope for scope, holds in made.items() if holds)
-        return Promises(scopes, profile.surface is Surface.ENGINE, moonshot_stream)
+        return Promises(scopes, profile.surface is Surface.ENGINE, moonshot_stream, kimi="moonshot" in claims.contracts)
 
 
 #: scopes that the policy moonshot-stream claims for a profile that does not
@@ -107,9 +111,8 @@ def level_of(rule: RuleInfo, promises: Promises) -> Level | None:
         return Level.MUST
     if rule.scope not in promises.scopes and not (promises.moonshot and rule.scope in _MOONSHOT_SCOPES):
         return None
-    if promises.engine:
-        return rule.engine or rule.level
-    return rule.level
+    level = (rule.engine if promises.engine else None) or rule.level
+    return max(level, rule.moonshot, key=STRENGTH.index) if promises.kimi and rule.moonshot else level
 
 
 def levels_of(rules: Iterable[RuleInfo], promises: Promises) -> Mapping[str, Level]:

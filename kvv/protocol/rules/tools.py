@@ -174,13 +174,17 @@ RULES = (
         level=MUST,
         scope=Scope.NAMED,
         source=OPENAI,
-        requirement="With a named tool_choice the answer MUST call that function, unless it was cut by its length.",
+        requirement=(
+            "A named tool_choice of a declared function MUST yield a call of it, unless its length cut the answer."
+        ),
     ),
     _choice(
         id="tools/serial",
         area=Area.TOOLS,
         level=MUST,
         engine=SHOULD,
+        # Moonshot's documentation does not name the parameter
+        moonshot=SHOULD,
         causes=("A15",),
         scope=Scope.PARALLEL,
         source=OPENAI_TOOLS,
@@ -421,12 +425,12 @@ class Tools:
                 )
             if (
                 asked.tool_choice == "named"
-                and asked.named_tool
+                and asked.named_tool in (names or ())
                 and any(call.name != asked.named_tool for call in calls)
             ):
                 hit("tools/choice-named", frame, f"another function than {asked.named_tool!r:.80} is called")
         elif whole and names:
             if asked.tool_choice == "required":
                 hit("tools/choice-required", frame, "no tool call with tool_choice required")
-            elif asked.tool_choice == "named":
+            elif asked.tool_choice == "named" and asked.named_tool in names:
                 hit("tools/choice-named", frame, "no tool call with a named tool_choice")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from kvv.storage.store.errors import NotStorableError, StoreError, UnknownCaseError, WriteError
 from kvv.storage.store.rows import (
+    AttemptHead,
     LostRequest,
     RoleTraffic,
+    StoredAttempt,
     StoredEvent,
     StoredExchange,
     StoredFindings,
@@ -15,11 +17,13 @@ from kvv.storage.store.rows import (
 from kvv.storage.store.store import Store
 
 __all__ = [
+    "AttemptHead",
     "LostRequest",
     "NotStorableError",
     "RoleTraffic",
     "Store",
     "StoreError",
+    "StoredAttempt",
     "StoredEvent",
     "StoredExchange",
     "StoredFindings",

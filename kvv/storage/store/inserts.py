@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvv.core import Case, Exchange, Executed, Finding, Identity, Observation, Request, Upstream
 from kvv.protocol.classify import assess
+from kvv.protocol.features import LONG, features_of, is_long
 from kvv.storage.store.blobs import BlobWriter, Packer
 from kvv.storage.store.codec import codec, dump_json, pack_frames, tag
 from kvv.storage.store.errors import NotStorableError, StoreError
@@ -77,7 +78,7 @@ class Inserter:
         exchange, observation = received.exchange, received.observation
         blob, layout = self._blobs.put_body(body.parts)
         try:
-            record, frames = self._record(exchange, request, observation)
+            record, frames = self._record(received, request, body.size)
         except NotStorableError as error:
             raise NotStorableError(f"exchange {exchange.identity.key}: {error}") from error
         number = self._exchange_row(exchange, request, observation, (cost, blob, layout))
@@ -122,11 +123,13 @@ class Inserter:
         )
         return self._connection.execute(statement, values).lastrowid or 0
 
-    def _record(self, exchange: Exchange, request: Request, observation: Observation) -> tuple[bytes, bytes | None]:
+    def _record(self, received: Received, request: Request, size: int) -> tuple[bytes, bytes | None]:
+        exchange = received.exchange
         fields: dict[str, Any] = {
             "exchange": self._encode_exchange(exchange),
             "request": self._encode_request(request),
-            "observation": self._encode_observation(observation),
+            "observation": self._encode_observation(received.observation),
+            "features": sorted(features_of(request) | ({LONG} if is_long(request, size) else frozenset())),
         }
         if isinstance(request.body, bytes):
             fields["raw"] = True

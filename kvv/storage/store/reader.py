@@ -33,14 +33,17 @@ from kvv.core import (
 )
 from kvv.decision.gateway_timeouts import AttemptEnding
 from kvv.decision.upstreams import AnsweredBy
-from kvv.protocol.classify import Classification, is_probe
+from kvv.protocol.classify import Assessment, Classification, assess, is_probe
+from kvv.protocol.features import STREAMED, WHOLE
 from kvv.storage.store.blobs import BlobReader, Unpacker, parse_body
 from kvv.storage.store.codec import codec, load_json, unpack_frames, untag
 from kvv.storage.store.errors import StoreError
 from kvv.storage.store.inserts import CASE_APART, EXCHANGE_APART, FINDING_APART, RECORD_HEAD, REQUEST_APART
 from kvv.storage.store.rows import (
+    AttemptHead,
     LostRequest,
     RoleTraffic,
+    StoredAttempt,
     StoredEvent,
     StoredExchange,
     StoredFindings,
@@ -253,14 +256,16 @@ class StoreReader:
 
     def finding_groups(self) -> list[StoredFindings]:
         query = (
-            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.case_id, e.sample, e.step, e.ask,"
-            " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange ORDER BY f.exchange, f.number"
+            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, c.suite, e.case_id, e.sample, e.step, e.ask,"
+            " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange LEFT JOIN cases c ON c.id = e.case_id"
+            " ORDER BY f.exchange, f.number"
         )
         groups: dict[tuple[str, str, str, str], _Group] = {}
-        for rule, area, level, kind, detail, exchange, *place in self._rows(query):
+        for rule, area, level, kind, detail, exchange, suite, *place in self._rows(query):
             group = groups.setdefault((rule, area, level, kind), _Group())
             group.add(
                 exchange,
+                suite or "",
                 detail,
                 _key(*place),
                 partial(self._decode_finding, rule=rule, area=area, level=level, kind=kind),
@@ -276,6 +281,7 @@ class StoreReader:
                 message=group.message,
                 causes=group.causes,
                 examples=tuple(group.examples),
+                suites=dict(group.suites),
             )
             for (rule, area, level, kind), group in sorted(groups.items())
         ]
@@ -416,6 +422,54 @@ class StoreReader:
         fault = fields["exchange"].get("fault")
         return FaultKind(fault["kind"]) if fault else None
 
+    def answer_counts(self, role: Role) -> dict[str, int]:
+        query = (
+            "SELECT coalesce(c.suite, ''), count(*) FROM exchange e LEFT JOIN cases c ON c.id = e.case_id WHERE e.role"
+            " = ? AND e.status IS NOT NULL GROUP BY 1 ORDER BY 1"
+        )
+        return {suite: int(number) for suite, number in self._rows(query, role.value)}
+
+    def stored_attempts(self, role: Role) -> Iterator[StoredAttempt]:
+        query = (
+            "SELECT id, case_id, sample, restart, step, ask, purpose, stream, standing, total_ms FROM exchange WHERE"
+            " role = ? ORDER BY id"
+        )
+        for number, case_id, sample, restart, step, ask, purpose, stream, standing, total_ms in self._rows(
+            query, role.value
+        ):
+            yield StoredAttempt(
+                number=number,
+                request=f"{_key(case_id, sample, step, ask, purpose)}.{restart}",
+                case=case_id,
+                purpose=purpose,
+                stream=bool(stream),
+                standing=Classification(standing),
+                total_ms=total_ms or 0.0,
+            )
+
+    def attempt_head(self, attempt: StoredAttempt) -> AttemptHead:
+        for (data,) in self._rows("SELECT data FROM record WHERE exchange = ?", attempt.number):
+            plain = self._unpack(data)
+            fields = load_json(plain[RECORD_HEAD.size : RECORD_HEAD.size + RECORD_HEAD.unpack_from(plain)[0]])
+            features = frozenset(str(name)[:80] for name in fields.get("features", ())) | {
+                STREAMED if attempt.stream else WHOLE
+            }
+            if attempt.standing is Classification.ANSWERED:
+                found, fault, status = Assessment(standing=attempt.standing), None, 200
+            else:
+                identity = Identity(case=attempt.case, sample=0, step=0, ask=0, purpose=attempt.purpose)
+                exchange = self._decode_exchange(fields["exchange"], id=attempt.number, identity=identity, frames=())
+                found = assess(exchange, self._decode_observation(fields["observation"]))
+                fault, status = exchange.fault.kind if exchange.fault else None, exchange.status
+            return AttemptHead(
+                started=str(fields["exchange"].get("started", "")),
+                features=features,
+                assessment=found,
+                fault=fault,
+                status=status,
+            )
+        raise StoreError(f"damaged store: exchange {attempt.number} has no record")
+
     def answered_by(self, role: Role) -> list[AnsweredBy]:
         query = (
             "SELECT c.suite, e.upstream, count(*) FROM exchange e LEFT JOIN cases c ON c.id = e.case_id WHERE"
@@ -437,12 +491,16 @@ class _Group:
         self.message = ""
         self.causes: tuple[str, ...] = ()
         self.examples: list[Evidence] = []
+        self.suites: Counter[str] = Counter()
 
-    def add(self, exchange: int, detail: bytes, key: str, decode: Callable[[dict[str, Any]], Finding]) -> None:
+    def add(
+        self, exchange: int, suite: str, detail: bytes, key: str, decode: Callable[[dict[str, Any]], Finding]
+    ) -> None:
         self.count += 1
         if exchange == self._last:
             return
         self.exchanges += 1
+        self.suites[suite] += 1
         self._last = exchange
         if len(self.examples) < EXAMPLES:
             finding = decode(load_json(detail))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from kvv.core import Area, Evidence, Exchange, FaultKind, Finding, FindingKind, Level, Observation, Request
-from kvv.protocol.classify import Classification
+from kvv.protocol.classify import Assessment, Classification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class StoredExchange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFindings:
     """All objections of one rule. ``exchanges`` counts exchanges, ``count`` objections; ``message`` and ``causes`` are
-    the first one's.
+    the first one's. ``suites`` counts exchanges by suite, "" for probes of no case.
     """
 
     rule: str
@@ -45,6 +45,7 @@ class StoredFindings:
     message: str
     causes: tuple[str, ...]
     examples: tuple[Evidence, ...]
+    suites: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,32 @@ class LostRequest:
     prompt_tokens: int | None
     standing: Classification
     fault: FaultKind | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAttempt:
+    """One attempt without what it says. ``request`` is the identity's key with the beginning of its sample."""
+
+    number: int
+    request: str
+    case: str
+    purpose: str
+    stream: bool
+    standing: Classification
+    total_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptHead:
+    """When an attempt started (UTC, ISO 8601), the features of its request as far as they were kept, and what it
+    amounts to.
+    """
+
+    started: str
+    features: frozenset[str]
+    assessment: Assessment
+    fault: FaultKind | None
+    status: int | None
 
 
 class RoleTraffic(TypedDict):

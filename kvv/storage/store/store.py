@@ -19,7 +19,16 @@ from kvv.storage.store.errors import NotStorableError, StoreError, UnknownCaseEr
 from kvv.storage.store.inserts import Inserter
 from kvv.storage.store.lock import WriterLock
 from kvv.storage.store.reader import StoreReader
-from kvv.storage.store.rows import LostRequest, StoredEvent, StoredExchange, StoredFindings, StoredTraffic, TimingSample
+from kvv.storage.store.rows import (
+    AttemptHead,
+    LostRequest,
+    StoredAttempt,
+    StoredEvent,
+    StoredExchange,
+    StoredFindings,
+    StoredTraffic,
+    TimingSample,
+)
 from kvv.storage.store.writer import Writer, WriteTask
 
 if TYPE_CHECKING:
@@ -364,6 +373,17 @@ class Store:
     def endings(self, *, role: Role = Role.TARGET) -> Iterator[AttemptEnding]:
         """How each attempt at one role's endpoint ended, in the order they were put."""
         return self._stream(lambda reader: reader.endings(role))
+
+    def answer_counts(self, *, role: Role = Role.TARGET) -> dict[str, int]:
+        """Attempts that got an HTTP answer, by suite, "" for probes of no case."""
+        return self._reading(lambda reader: reader.answer_counts(role))
+
+    def stored_attempts(self, *, role: Role = Role.TARGET) -> Iterator[StoredAttempt]:
+        """Every attempt at one role's endpoint, probes included, in the order they were put."""
+        return self._stream(lambda reader: reader.stored_attempts(role))
+
+    def attempt_head(self, attempt: StoredAttempt) -> AttemptHead:
+        return self._reading(lambda reader: reader.attempt_head(attempt))
 
     def answered_by(self, *, role: Role = Role.TARGET) -> list[AnsweredBy]:
         """Who says to have answered, by suite, the most frequent first; answers that say nothing are left out."""

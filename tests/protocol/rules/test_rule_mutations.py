@@ -338,7 +338,12 @@ ROWS = [
     Row("tools/choice-none", "openai-tools", lambda a: a.request.update(tool_choice="none")),
     Row("tools/choice-required", "openai", lambda a: a.request.update(tool_choice="required", tools=[WEATHER])),
     Row("tools/choice-named", "openai", lambda a: a.request.update(tool_choice=named("get_weather"), tools=[WEATHER])),
-    Row("tools/choice-named", "openai-tools", lambda a: a.request.update(tool_choice=named("other")), name="other"),
+    Row(
+        "tools/choice-named",
+        "openai-tools",
+        lambda a: a.request.update(tool_choice=named("other"), tools=[WEATHER, OTHER]),
+        name="other",
+    ),
     Row("tools/serial", "openai-tools", lambda a: a.request.update(parallel_tool_calls=False)),
     Row("tools/continuation", "kimi-tools", lambda a: call(a, 4).update(id="get_weather_0"), SHOULD, frame=5),
     Row("tools/first-arguments", "kimi-tools", lambda a: call(a, 3)["function"].update(arguments=" "), SHOULD, frame=4),
@@ -519,6 +524,7 @@ ROWS = [
     Row("heuristic/language-mixing", "openai", lambda a: all_text(a, MIXED), MAY),
 ]
 
+OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 
 
