@@ -120,6 +120,7 @@ class ToolcallSuite(SingleTurn):
             rows.schema_row(samples, facts),
             rows.call_row(samples, facts),
             rows.unconditional_row(samples, context, facts),
+            *rows.official_rows(samples, context, facts),
         ]
 
 

@@ -206,7 +206,7 @@ def _view(folder: Path, policy: Policy, baselines: Sequence[RunSummary], run: Ru
     references = {}
     for name, suite in run.suites.items():
         if suite.kind is SuiteKind.BENCHMARK and name in baselines[0].suites:
-            scatter = any(entry.suite == name and entry.method == "f1" for entry in policy.benchmark)
+            scatter = any(entry.suite == name and entry.method != "paired" for entry in policy.benchmark)
             references[name] = [
                 side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites
             ]
