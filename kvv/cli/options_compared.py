@@ -32,7 +32,7 @@ def add_compared_verbs(verbs: Verbs) -> None:
         type=int,
         default=5,
         metavar="K",
-        help="how many baselines are looked at, the older ones for drift (default: 5)",
+        help="how many baselines are looked at, the older ones for drift, the first one always (default: 5)",
     )
     gate.add_argument("--confirm", metavar="RUN", help="a second, fresh run: an alarm counts only where it repeats it")
     gate.add_argument(

@@ -63,7 +63,7 @@ def gate(arguments: argparse.Namespace) -> int:
         with open_finished(str(folder), None) as (store, _):
             check_bounds(folder, store, bounds_of(vars(arguments)))
     baselines, doubles = _counted_once(_baselines(arguments, side))
-    newest, older = baselines[0].side, [baseline.side for baseline in baselines[1 : arguments.last]]
+    newest, older = baselines[0].side, _older(baselines, arguments.last)
     older, unused = _like(newest, older, allowed)
     rng = np.random.default_rng(0)
     try:
@@ -115,6 +115,15 @@ def gate(arguments: argparse.Namespace) -> int:
         )
     put(arguments, shown, lambda: as_json(result, code=code))
     return code
+
+
+def _older(baselines: Sequence[Baseline], last: int) -> list[RunSummary]:
+    """Of ``last`` baselines those older than the newest: the following ones and, however many there are, the first one
+    accepted. Measured against recent ones alone a slow drift is never seen whole.
+    """
+    older = baselines[1:]
+    kept = older if len(older) < last else [*older[: max(0, last - 2)], *(older[-1:] if last > 1 else ())]
+    return [baseline.side for baseline in kept]
 
 
 def _check(arguments: argparse.Namespace) -> None:
