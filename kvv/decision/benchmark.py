@@ -114,7 +114,9 @@ def _ruling(
     if suite in evidence.unfinished:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-stopped: {evidence.unfinished[suite]}")
     if not references and published is None:
-        return Ruling(decision=Outcome.SKIP, reason="not-gated: no reference, gate with --reference FILE")
+        unlike = evidence.published_otherwise.get(suite, "") if stat.primary else ""
+        why = "not-gated: no reference, gate with --reference FILE" + (f"; {unlike}" if unlike else "")
+        return Ruling(decision=Outcome.SKIP, reason=why)
     if suite in evidence.mixed:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"mixed-upstream: {evidence.mixed[suite]}")
     if stat.n_concluded == 0:

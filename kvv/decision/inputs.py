@@ -326,7 +326,8 @@ class DecisionEvidence:
 
     ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran
     in the same session, ``unfinished`` those of them whose reference stopped on the way, and why. ``published``: a bare
-    mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
+    mean with its n; ``published_otherwise``: why there is none for a suite that has one. ``server_counts``: right
+    answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the
     user chose cases. ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run
     with early stopping, one that ran to its end at its last look.
@@ -338,6 +339,7 @@ class DecisionEvidence:
     interleaved: frozenset[str] = frozenset()
     unfinished: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, ReferenceValue] = field(default_factory=dict)
+    published_otherwise: Mapping[str, str] = field(default_factory=dict)
     server_counts: Mapping[str, float] = field(default_factory=dict)
     mixed: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
