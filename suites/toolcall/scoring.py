@@ -118,15 +118,15 @@ def score(body: Mapping[str, Any], observation: Observation, markers: Sequence[s
 
 
 def digest_calls(calls: Sequence[ToolCall]) -> float:
-    """A number from 1 to 2^48 that is equal for equal calls, 0 without any: tools and arguments, whatever the order of
-    the calls, of members and of blanks, and however a number is written. Arguments that are no JSON count as text.
+    """A number above 0 and up to 1 that is equal for equal calls, 0 without any: tools and arguments, whatever the
+    order of calls and members, and however blanks and numbers are written. Arguments that are no JSON count as text.
     """
     if not calls:
         return 0.0
     told = sorted(json.dumps([call.name or "", _canonical(call.arguments)]) for call in calls)
     digest = hashlib.sha256("\n".join(told).encode()).digest()
-    # a float holds 53 bits exactly, and reference files hold numbers
-    return float(int.from_bytes(digest[:6], "big") + 1)
+    # 48 bits are exact in a float, and reference files hold numbers from 0 to 1
+    return (int.from_bytes(digest[:6], "big") + 1) / 2**48
 
 
 def _canonical(arguments: str) -> str:
