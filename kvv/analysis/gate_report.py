@@ -202,7 +202,10 @@ def _drift(found: GateResult) -> list[Section]:
         "run less baseline, points, interval at the policy's alpha",
         "loss",
     )
-    notes = ("Small losses that were accepted one by one add up: the run is also set against the older baselines.",)
+    notes = (
+        "Small losses that were accepted one by one add up: the run is also set against the older baselines and the"
+        " first one accepted. A rate of calls drifts either way.",
+    )
     return [
         Section(title="Drift", notes=notes, tables=(DocumentTable(name="drift", columns=columns, rows=tuple(rows)),))
     ]

@@ -174,6 +174,8 @@ def _why_not(side: RunSummary) -> str:
         column = next((column for column in declared(result.id).columns if _holds(column, result)), None)
         if column and not result.fixture and len(result.cases) < WHOLE * column.whole:
             reasons.append(f"{column.title}: {len(result.cases)} of {column.whole} questions")
+        if column and not result.fixture and result.asked_otherwise:
+            reasons.append(f"{column.title}: asked otherwise than the published values ({result.asked_otherwise})")
     return "; ".join(reasons)
 
 
@@ -230,7 +232,7 @@ def document(found: Leaderboard) -> Document:
     lead = (
         (
             f"{comparable} of {len(found.entries)} rows may be set beside the public leaderboard (preset {PRESET}, the"
-            " public data, complete)."
+            " public data, complete, asked as the published values were)."
         ),
         (
             "Values in per cent with 95 % intervals and n. Rows are in alphabetical order; the tie groups say who can"

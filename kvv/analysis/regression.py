@@ -27,6 +27,8 @@ from kvv.storage.run_summary import RunSummary, SuiteResult
 #: agreement of two runs by question, for the forecast of false alarms of parity gates; fixtures/policies/release.toml
 #: says why
 RHO = 0.7
+#: the value of a tool-call suite whose mean is the rate of calls
+CALL_RATE = "triggered"
 
 
 class AlarmStatus(StrEnum):
@@ -58,8 +60,9 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The run against an older baseline on one suite. ``shown``: a loss is shown at the policy's alpha; ``repeated``:
-    the second run shows it too, None where none was made of this suite."""
+    """The run against an older baseline on one measure of a suite. ``shown``: a loss, of a rate of calls a change
+    either way, is shown at the policy's alpha; ``repeated``: the second run shows it too, None where none was made of
+    this suite."""
 
     suite: str
     baseline: str
@@ -160,8 +163,8 @@ def outcome_of_lines(lines: Sequence[GateLine], missing: Sequence[str], drift: S
 
 
 def drift_of(run: RunSummary, older: Sequence[RunSummary], policy: Policy, rng: np.random.Generator) -> list[Drift]:
-    """The run's primary measure against each older baseline, at each suite's own alpha (two-sided confidence 1 - 2
-    alpha).
+    """The run's primary measure, and its rate of calls, against each older baseline, at each suite's own alpha
+    (two-sided confidence 1 - 2 alpha).
     """
     found = []
     for side in older:
@@ -169,19 +172,30 @@ def drift_of(run: RunSummary, older: Sequence[RunSummary], policy: Policy, rng: 
             theirs = side.suites.get(suite)
             if mine.kind is not SuiteKind.BENCHMARK or theirs is None:
                 continue
-            primary = next((m for m in measures([theirs, mine]) if m.primary and m.better), None)
-            if primary is None:
-                continue
-            pair = compare_pair(0, 1, theirs, mine, primary, rng, 1 - 2 * alpha_of(policy, mine))
-            shown = pair.difference is not None and pair.difference.interval.high < 0 and (pair.best or 0.0) < 0
-            found.append(Drift(suite=suite, baseline=side.run_id, date=side.date, pair=pair, shown=shown))
+            alpha = alpha_of(policy, mine)
+            for measure in measures([theirs, mine]):
+                if (measure.primary and measure.better) or measure.key == CALL_RATE:
+                    pair = compare_pair(0, 1, theirs, mine, measure, rng, 1 - 2 * alpha)
+                    shown = _shown(pair)
+                    found.append(Drift(suite=suite, baseline=side.run_id, date=side.date, pair=pair, shown=shown))
     return found
+
+
+def _shown(pair: PairResult) -> bool:
+    """With the open samples all on the side that shows nothing."""
+    if pair.difference is None:
+        return False
+    interval = pair.difference.interval
+    lost = interval.high < 0 and (pair.best or 0.0) < 0
+    # more calls than before are no gain
+    more = not pair.measure.better and interval.low > 0 and (pair.worst or 0.0) > 0
+    return lost or more
 
 
 def repeated_drift(first: Sequence[Drift], second: Sequence[Drift]) -> list[Drift]:
     """The drift lines of the run, each with what the second run says of it."""
-    again = {(d.suite, d.baseline): d.shown for d in second}
-    return [replace(d, repeated=again.get((d.suite, d.baseline))) for d in first]
+    again = {(d.suite, d.baseline, d.pair.measure.key): d.shown for d in second}
+    return [replace(d, repeated=again.get((d.suite, d.baseline, d.pair.measure.key))) for d in first]
 
 
 def drift_outcomes(drift: Sequence[Drift], *, wanted: bool) -> list[Outcome]:
@@ -196,7 +210,7 @@ def false_alarms(policy: Policy, run: RunSummary, *, gated: Sequence[str], drift
     alone = (policy.model_copy(update={"benchmark": (entry,)}) for entry in policy.benchmark)
     chances = [forecast(one, designs).false_alarms / 100 for one in alone]
     chances += [policy.alpha] * len(policy.service_level)
-    chances += [alpha_of(policy, run.suites[d.suite]) for d in drift]
+    chances += [alpha_of(policy, run.suites[d.suite]) * (1 if d.pair.measure.better else 2) for d in drift]
     return FalseAlarms(first=100 * sum(chances), confirmed=100 * sum(map(repeated_alarm, chances)))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,24 +15,29 @@ from kvv.cases.suite import SuiteKind
 from kvv.core import Outcome
 from kvv.rendering.document import Document, DocumentTable, Estimate, Excerpt, Section, Unit, Value
 from kvv.rendering.escape import jsonable
+from kvv.stats.interval import normal_quantile
 from kvv.storage.run_summary import Measured, RunSummary, Service
 
 #: version of the JSON form: fields may be added, never changed
 VERSION = 1
 #: what fails a run's contract, in one cell
 NAMED = 5
+#: the difference of which the title says how many answers would show it, and suites for which it says so
+SHOWN_LOSS, SUITES_NAMED = 0.1, 3
 
 
-def document(found: Comparison, names: Sequence[str] = ()) -> Document:
-    """``names`` are what the title calls the sides, their letters by default."""
+def document(found: Comparison, names: Sequence[str] = (), prices: Mapping[str, float] | None = None) -> Document:
+    """``names`` are what the title calls the sides, their letters by default; ``prices`` the dollars of one question
+    at all sides together, by suite, where known.
+    """
     names = names or [label(i) for i in range(len(found.sides))]
     sections = [_runs(found), *_quality(found), *_contract(found), *_rules(found), _beside(found.sides), *_cases(found)]
-    title = f"{len(found.sides)} runs compared: {_headline(found, names)}"
+    title = f"{len(found.sides)} runs compared: {_headline(found, names, prices or {})}"
     return Document(title=title, lead=tuple(_lead(found)), sections=tuple(sections))
 
 
-def _headline(found: Comparison, names: Sequence[str]) -> str:
-    """Who breaks what, who is better, and the counts."""
+def _headline(found: Comparison, names: Sequence[str], prices: Mapping[str, float]) -> str:
+    """Who breaks what, who is better, what would show a difference where none is shown, and the counts."""
     parts = who_fails(found.sides, names)
     if found.quality:
         primary = [
@@ -53,6 +59,7 @@ def _headline(found: Comparison, names: Sequence[str]) -> str:
         if others:
             named = list(dict.fromkeys(f"{pair.suite} ({pair.measure.label})" for pair in others))
             parts[-1] += f", but {len(others)} in other measures: {', '.join(named[:4])}"
+        parts += _what_would_show(found, prices)
     if found.contract:
         broken = sum(row.only_first + row.only_second for row in found.contract)
         parts.append(
@@ -72,6 +79,43 @@ def _largest(shown: Sequence[PairResult], names: Sequence[str]) -> str:
     return (
         f", the largest: {names[better]} is better than {names[worse]} by {100 * abs(size):.2f} points ({pair.suite})"
     )
+
+
+def _what_would_show(found: Comparison, prices: Mapping[str, float]) -> list[str]:
+    """``10 points would show in aime2025 from about 340 answers a side on (30 now; $4.10 more for all sides)``: for
+    each suite with a pair of which nothing is shown.
+    """
+    told = []
+    for suite in found.quality:
+        unclear = [
+            pair
+            for pair in suite.pairs
+            if pair.measure.primary and pair.measure.better and pair.difference is not None and not pair.differs
+        ]
+        if not unclear:
+            continue
+        asked = max(pair.samples for pair in unclear)
+        need = max(map(samples_to_show, unclear))
+        size = f"{100 * SHOWN_LOSS:.0f} points would"
+        if need <= asked:
+            told.append(f"{size} have shown in {suite.suite} ({asked} answers a side)")
+            continue
+        price = prices.get(suite.suite)
+        dollars = "" if price is None else f"; ${price * (need - asked):,.2f} more for all sides"
+        told.append(f"{size} show in {suite.suite} from about {need:,} answers a side on ({asked:,} now{dollars})")
+    return told[:SUITES_NAMED]
+
+
+def samples_to_show(pair: PairResult) -> int:
+    """Answers a side after which a true difference of ``SHOWN_LOSS`` is shown at two-sided 5 % with 80 % power, by the
+    scatter of this pair; one discordant answer more than was seen stands for what few answers do not show.
+    """
+    found = pair.difference
+    assert found is not None
+    seen = (found.se or 0.0) ** 2 * pair.samples
+    least = (pair.gained + pair.lost + 1) / pair.samples
+    z = normal_quantile(0.975) + normal_quantile(0.8)
+    return math.ceil(max(seen, least) * (z / SHOWN_LOSS) ** 2)
 
 
 def _lead(found: Comparison) -> list[str]:

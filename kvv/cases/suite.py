@@ -195,6 +195,8 @@ class Suite(ABC):
     spread: ClassVar[float] = 0.8 * 0.2 * 0.5
     #: scores lie between right and wrong
     graded: ClassVar[bool] = False
+    #: values of its verdicts that are counts, not scores from 0 to 1
+    counts: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def cases(self, context: Context) -> Sequence[Case]:

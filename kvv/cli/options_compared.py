@@ -136,7 +136,7 @@ def _add_night(parser: argparse._ActionsContainer) -> None:
         type=int,
         default=5,
         metavar="K",
-        help="how many baselines are looked at, the older ones for drift (default: 5)",
+        help="how many baselines are looked at, the older ones for drift, the first one always (default: 5)",
     )
     told = "fail: exit code 3; warn: 0, but 3 for an alarm that could not be confirmed (default: fail)"
     parser.add_argument("--on-inconclusive", choices=("fail", "warn"), default="fail", help=told)

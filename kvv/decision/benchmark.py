@@ -19,6 +19,7 @@ from kvv.cases.suite import REFUSED, ReferenceRun
 from kvv.core import Area, Gate, InterimResult, Level, Outcome, ReferenceValue, Stat
 from kvv.decision.f1 import by_f1
 from kvv.decision.inputs import CaseScore, Collector, DecisionEvidence, InterimAnalysis
+from kvv.decision.official_calls import by_agreement, by_refusals
 from kvv.decision.ruling import Ruling, interim_sentence, points, size
 from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy
 from kvv.stats.constrained import mean_z
@@ -27,6 +28,9 @@ from kvv.stats.paired import Difference, PairedCase, normal_score, paired_differ
 from kvv.stats.power import more_samples
 from kvv.stats.rerun import QuestionSamples, Samples, loss_p, rerun_difference, visible_in
 from kvv.stats.sequential import bound_confidence, obrien_fleming
+
+#: methods that set tool calls beside those of official runs
+BY_OFFICIAL_CALLS = {"agreement": by_agreement, "refusals": by_refusals}
 
 
 def judge_row(
@@ -40,7 +44,11 @@ def judge_row(
     count = evidence.server_counts.get(
         f"{suite}/{stat.metric}", evidence.server_counts.get(suite) if stat.primary else None
     )
-    if entry is not None and entry.given and any(name.partition("/")[0] == suite for name in evidence.server_counts):
+    if (
+        entry is not None
+        and (entry.given or entry.method in BY_OFFICIAL_CALLS)
+        and any(name.partition("/")[0] == suite for name in evidence.server_counts)
+    ):
         entry = None  # shipped data are judged by what the server counted
     if entry is None and count is None and not stat.primary:
         return stat, None
@@ -108,7 +116,9 @@ def _ruling(
     if suite in evidence.unfinished:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"reference-stopped: {evidence.unfinished[suite]}")
     if not references and published is None:
-        return Ruling(decision=Outcome.SKIP, reason="not-gated: no reference, gate with --reference FILE")
+        unlike = evidence.published_otherwise.get(suite, "") if stat.primary else ""
+        why = "not-gated: no reference, gate with --reference FILE" + (f"; {unlike}" if unlike else "")
+        return Ruling(decision=Outcome.SKIP, reason=why)
     if suite in evidence.mixed:
         return Ruling(decision=Outcome.INCONCLUSIVE, reason=f"mixed-upstream: {evidence.mixed[suite]}")
     if stat.n_concluded == 0:
@@ -119,6 +129,8 @@ def _ruling(
         return _where_both(stat, entry, references, collector, evidence, rng)
     if references and entry.method == "f1":
         return by_f1(stat, entry, references, collector, rng)
+    if references and entry.method in BY_OFFICIAL_CALLS:
+        return BY_OFFICIAL_CALLS[entry.method](stat, entry, references, collector, rng)
     if published is not None and not references:
         return _by_published_mean(stat, entry, published, collector.policy)
     return _by_cases(stat, entry, references, collector, evidence, rng)

@@ -12,9 +12,11 @@ import numpy as np
 from kvv.cases.suite import ReferenceRun
 from kvv.core import Outcome, ReferenceValue, Stat
 from kvv.decision.inputs import Collector
+from kvv.decision.official_calls import official_runs
 from kvv.decision.ruling import Ruling, points, size
 from kvv.profiles.policy import Benchmark
-from kvv.stats.f1 import mean_f1, official_null
+from kvv.stats.f1 import lost_calls, mean_f1, official_null
+from kvv.stats.interval import normal_quantile
 from kvv.stats.paired import tango_interval
 
 #: how far below its median the 1 % quantile of the official null may lie before the official runs say too little; five
@@ -30,8 +32,13 @@ def by_f1(
 ) -> Ruling:
     """Fail below the official runs' own 1 % quantile by more than the margin."""
     key = entry.key or entry.metric
-    vendor = {f"{case}#{sample}": yes for (case, sample), yes in collector.decisions.get(stat.suite, {}).items()}
-    runs = [_asked(run, key, vendor) for run in references]
+    known = collector.tokens.get(stat.suite, {}).get(key, {})
+    tokens = {f"{case}#{sample}": value for (case, sample), value in known.items()}
+    vendor = {request: None if value is None else value > 0 for request, value in tokens.items()}
+    if stat.suite in collector.fixtures and len(references) == 1:
+        return Ruling(decision=Outcome.SKIP, reason="not-gated: the shipped data has one official run, an F1 needs two")
+    official = official_runs(references, key, tokens)
+    runs = [{request: value > 0 for request, value in run.items()} for run in official.runs]
     # a refused request disagrees with whatever the official run did
     values = [
         mean_f1({prompt: not run[prompt] if (yes := vendor[prompt]) is None else yes for prompt in run}, [run])
@@ -40,10 +47,10 @@ def by_f1(
     defined = [f1 for f1 in values if f1 is not None]
     value = sum(defined) / len(defined) if defined else None
     if len(runs) == 1:
-        return _by_one_run(runs[0], vendor, value, entry, collector, fixture=stat.suite in collector.fixtures)
+        return _by_one_run(runs[0], vendor, value, entry, collector)
     null = official_null(runs, rng)
     method = "F1 against the official-against-official distribution"
-    source = ", ".join(dict.fromkeys(run.name for run in references))[:200]
+    source = ", ".join(dict.fromkeys(official.names[i] for i in official.found.kept))[:200]
     if null is None or value is None:
         return Ruling(
             decision=Outcome.INCONCLUSIVE, reason="f1-undefined: no official run called a tool", method=method
@@ -73,10 +80,20 @@ def by_f1(
         f"F1 {value:.4f}, official against official {reference.value:.4f} with 1 % quantile {floor:.4f} ({null.runs}"
         f" runs), margin {entry.margin:g}"
     )
+    least = lost_calls(reference.value, bar - normal_quantile(collector.policy.power) * null.spread)
+    seen = (
+        f"a vendor that leaves out {100 * least:.1f} % of its calls fails with {100 * collector.policy.power:.0f} %"
+        f" power{official.words}"
+    )
     if best < bar:
         return Ruling(
-            decision=Outcome.FAIL, reason=f"below-official-scatter: {measured}", method=method, reference=reference
+            decision=Outcome.FAIL,
+            reason=f"below-official-scatter: {measured}{official.words}",
+            method=method,
+            reference=reference,
         )
+    if not official.found.alike:
+        return Ruling(decision=Outcome.INCONCLUSIVE, reason=official.disagreement, method=method, reference=reference)
     if reference.value - floor > NULL_RESOLUTION:
         n = min(map(len, runs))
         need = math.ceil(n * ((reference.value - floor) / NULL_RESOLUTION) ** 2) - n
@@ -86,12 +103,12 @@ def by_f1(
         degraded = best < floor
         return Ruling(
             decision=Outcome.PASS,
-            reason=f"within-official-scatter: {measured}",
+            reason=f"within-official-scatter: {measured}; {seen}",
             method=method,
             degraded=degraded,
             reference=reference,
         )
-    reason = f"cannot-tell: {measured}; answers to the {stat.n_inconclusive} open samples would settle it"
+    reason = f"cannot-tell: {measured}; answers to the {stat.n_inconclusive} open samples would settle it; {seen}"
     return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=method, reference=reference)
 
 
@@ -101,15 +118,11 @@ def _by_one_run(
     value: float | None,
     entry: Benchmark,
     collector: Collector,
-    *,
-    fixture: bool,
 ) -> Ruling:
     """One official run says nothing of its own scatter, so that its F1 decides nothing. A shifted rate of calls shows
     all the same.
     """
     method = "paired difference of the trigger rates (Tango) against one official run"
-    if fixture:
-        return Ruling(decision=Outcome.SKIP, reason="not-gated: the shipped data has one official run, an F1 needs two")
     more = sum(yes is True and not run[prompt] for prompt, yes in vendor.items() if prompt in run)
     fewer = sum(yes is False and run[prompt] for prompt, yes in vendor.items() if prompt in run)
     alpha = entry.alpha or collector.policy.alpha
@@ -128,14 +141,3 @@ def _by_one_run(
     wanted = "a second official run (--reference twice; for kvv gate, a second accepted baseline)"
     reason = f"one-official-run: F1 {shown}, and its scatter is unknown; an F1 needs {wanted}"
     return Ruling(decision=Outcome.INCONCLUSIVE, reason=reason, method=method)
-
-
-def _asked(run: ReferenceRun, key: str, vendor: Mapping[str, bool | None]) -> dict[str, bool]:
-    """The official run's decisions on the prompts that the vendor has, sample by sample."""
-    every = {
-        f"{case}#{i}": values[key] > 0
-        for case, samples in run.cases.items()
-        for i, values in enumerate(samples)
-        if key in values
-    }
-    return {prompt: yes for prompt, yes in every.items() if prompt in vendor}

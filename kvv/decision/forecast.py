@@ -14,7 +14,8 @@ from kvv.cases.suite import ReferenceRun, declared
 from kvv.decision.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores, too_few
 from kvv.decision.f1 import NULL_RESOLUTION
 from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy
-from kvv.stats.interval import normal_quantile, t_quantile
+from kvv.stats.f1 import lost_calls
+from kvv.stats.interval import clopper_pearson, normal_quantile, t_quantile
 from kvv.stats.power import (
     Design,
     all_pass_probability,
@@ -32,6 +33,11 @@ from kvv.stats.special import ndtr
 #: official-against-official F1 scatters by about a point at 2,000 prompts (statistics.md section 6: 0.7 to 1.0;
 #: simulated where a model is in two minds about many prompts: 1.1), by the root of n elsewhere
 F1_SD, F1_SD_PROMPTS = 0.011, 2_000
+#: what official runs reach against each other (statistics.md section 6: .73 to .86)
+F1_USUAL = 0.8
+#: standard deviation, by request, of how often the calls of two official runs are made less how often they make each
+#: other's, as a share of calls: simulated for models in two minds about many requests, .47 with five runs
+AGREEMENT_SD = 0.6
 #: standard errors beyond which a margin is as good as certain
 FAR = 40.0
 
@@ -40,7 +46,8 @@ FAR = 40.0
 class GateForecast:
     """Differences in the metric's own unit. ``margin_needed``: the smallest margin an identical vendor clears with the
     policy's power, of a regression gate the loss that it sees; ``fails_below``: the true difference at which a vendor
-    fails with that power; both None for an F1, which needs the official runs.
+    fails with that power; both None for an F1, which needs the official runs: ``lost_calls`` is the share of its calls
+    that a vendor leaves out to fail with that power. ``metric``: the policy's, "" for the suite's primary one.
 
     ``pass_chance`` and ``fail_chance`` are an identical vendor's; ``saved`` the share of the questions that early
     stopping spares it, None where the suite runs on in full. ``too_few``: why this is no gate at that size, "" where it
@@ -55,6 +62,8 @@ class GateForecast:
     fail_chance: float
     saved: float | None = None
     too_few: str = ""
+    metric: str = ""
+    lost_calls: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +105,12 @@ def forecast(
                     fails_below=None,
                     pass_chance=chance if f1_resolves(design.n) else 0.0,
                     fail_chance=1 - chance,
+                    metric=entry.metric,
+                    lost_calls=_f1_lost_calls(entry.margin, design.n, policy.power),
                 )
             )
+        elif entry.method != "paired":
+            gates += _tool_calls(entry, design.n, policy)
         else:
             gates.append(_paired(entry, design, policy, tuple((looks or {}).get(entry.suite, ()))))
     alarms += sum(gate.fail_chance for gate in gates)
@@ -130,6 +143,7 @@ def _paired(entry: Benchmark, design: Design, policy: Policy, fractions: tuple[f
         fail_chance=fails,
         saved=saved if len(fractions) > 1 else None,
         too_few=few,
+        metric=entry.metric,
     )
 
 
@@ -197,6 +211,47 @@ def _regression(entry: Benchmark, design: Design, alpha: float, power: float, fr
 def _f1_pass(margin: float, prompts: int) -> float:
     """An identical vendor is one more draw of the official null: below its 1 % quantile by ``margin`` or it passes."""
     return float(ndtr(-normal_quantile(0.01) + margin / _f1_sd(prompts)))
+
+
+def _f1_lost_calls(margin: float, prompts: int, power: float) -> float:
+    sd = _f1_sd(prompts)
+    return lost_calls(F1_USUAL, F1_USUAL - margin - (normal_quantile(0.99) + normal_quantile(power)) * sd)
+
+
+def _tool_calls(entry: Benchmark, prompts: int, policy: Policy) -> list[GateForecast]:
+    """An identical vendor refuses what the official endpoint refuses: its gate on refusals passes where the requests
+    are enough to say so, and never fails."""
+    alpha = entry.alpha or policy.alpha
+    if entry.method == "refusals":
+        enough = clopper_pearson(0, prompts, 1 - 2 * alpha).high < entry.margin if prompts else False
+        return [] if enough else [_open(entry)]
+    se = AGREEMENT_SD / math.sqrt(prompts)
+    z = normal_quantile(1 - alpha)
+    needed = (z + normal_quantile(policy.power)) * se
+    return [
+        GateForecast(
+            suite=entry.suite,
+            metric=entry.metric,
+            margin=entry.margin,
+            margin_needed=needed,
+            fails_below=-(entry.margin + needed),
+            pass_chance=float(ndtr(entry.margin / se - z)),
+            fail_chance=float(ndtr(-entry.margin / se - z)),
+        )
+    ]
+
+
+def _open(entry: Benchmark) -> GateForecast:
+    """A gate that as few requests as planned leave open."""
+    return GateForecast(
+        suite=entry.suite,
+        metric=entry.metric,
+        margin=entry.margin,
+        margin_needed=None,
+        fails_below=None,
+        pass_chance=0.0,
+        fail_chance=0.0,
+    )
 
 
 def f1_resolves(prompts: int) -> bool:

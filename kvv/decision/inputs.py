@@ -188,8 +188,9 @@ class Collector:
         self.areas: dict[Area, AreaTally] = {}
         #: suite -> value name -> case id -> score
         self.scores: dict[str, dict[str, dict[str, CaseScore]]] = {}
-        #: suite -> (case id, sample) -> yes or no, for the value that an F1 gate names; None for a refused request
-        self.decisions: dict[str, dict[tuple[str, int], bool | None]] = {}
+        #: suite -> value -> (case id, sample) -> the value that a tool-call gate names; None for a refused request
+        self.tokens: dict[str, dict[str, dict[tuple[str, int], float | None]]] = {}
+        self._samples: dict[str, dict[tuple[str, int], None]] = {}
         self.errors: dict[str, int] = {}
         #: benchmark suite -> samples whose request was refused, and one refusal's words
         self.refused: dict[str, tuple[int, str]] = {}
@@ -204,7 +205,10 @@ class Collector:
         self.fixtures = {suite.id for suite in suites if suite.fixture}
         self._benchmarks = {suite.id for suite in suites if suite.kind is SuiteKind.BENCHMARK}
         self._given = {b.suite: (b.key, b.given) for b in policy.benchmark if b.given}
-        self._f1_keys = {b.suite: b.key or b.metric for b in policy.benchmark if b.method == "f1"}
+        self._call_keys: dict[str, set[str]] = {}
+        for entry in policy.benchmark:
+            if entry.method != "paired":
+                self._call_keys.setdefault(entry.suite, set()).add(entry.key or entry.metric)
         self._all: dict[str, dict[str, CaseScore]] = {}
         #: as ``scores``, of the samples that fulfil a gate's ``given``; suite -> case id -> score
         self._conditional: dict[str, dict[str, CaseScore]] = {}
@@ -277,12 +281,19 @@ class Collector:
                 self._conditional.setdefault(suite, {}).setdefault(case.id, CaseScore(cluster=case.cluster)).count(
                     verdict.values[key]
                 )
-        f1_key = self._f1_keys.get(suite)
-        if f1_key and verdict.outcome is not Outcome.ERROR:
-            if f1_key in verdict.values:
-                self.decisions.setdefault(suite, {})[case.id, case.sample] = verdict.values[f1_key] > 0
+        for key in self._call_keys.get(suite, ()):
+            self._samples.setdefault(suite, {})[case.id, case.sample] = None
+            if verdict.outcome is Outcome.ERROR:
+                continue
+            tokens = self.tokens.setdefault(suite, {}).setdefault(key, {})
+            if key in verdict.values:
+                tokens[case.id, case.sample] = verdict.values[key]
             elif verdict.outcome is Outcome.FAIL:
-                self.decisions.setdefault(suite, {})[case.id, case.sample] = None
+                tokens[case.id, case.sample] = None
+
+    def asked_samples(self, suite: str) -> Iterable[tuple[str, int]]:
+        """Of a suite with a tool-call gate every planned sample, by case and number."""
+        return self._samples.get(suite, {}).keys()
 
     def case_scores(self, suite: str, key: str, *, stopped_early: bool = False) -> dict[str, CaseScore]:
         """By case, for one value: concluded samples (one without the value, a refused request, counts 0) and open ones.
@@ -337,7 +348,8 @@ class DecisionEvidence:
 
     ``references``: per-case results of official or earlier runs; ``interleaved`` names the suites whose reference ran
     in the same session, ``unfinished`` those of them whose reference stopped on the way, and why. ``published``: a bare
-    mean with its n. ``server_counts``: right answers that our own reference endpoint counted.
+    mean with its n; ``published_otherwise``: why there is none for a suite that has one. ``server_counts``: right
+    answers that our own reference endpoint counted.
     ``part`` says of which part of a run this is ("" for a whole one: a part alone passes nothing), ``chosen`` that the
     user chose cases. ``mixed``: suites answered by more than one upstream, and by whom. ``looks`` only for suites run
     with early stopping, one that ran to its end at its last look. ``features``: those whose requests fail beyond
@@ -351,6 +363,7 @@ class DecisionEvidence:
     interleaved: frozenset[str] = frozenset()
     unfinished: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, ReferenceValue] = field(default_factory=dict)
+    published_otherwise: Mapping[str, str] = field(default_factory=dict)
     server_counts: Mapping[str, float] = field(default_factory=dict)
     mixed: Mapping[str, str] = field(default_factory=dict)
     part: str = ""

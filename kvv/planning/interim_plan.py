@@ -80,8 +80,8 @@ def obstacle(item: PlannedSuite, policy: Policy) -> str:
     references = [run for run in item.context.references if run.cases]
     if not entries:
         return f"the policy {policy.name} names no margin for it"
-    if any(entry.method == "f1" for entry in entries):
-        return "an F1 is judged against the official runs' own scatter, once"
+    if any(entry.method != "paired" for entry in entries):
+        return "tool calls are judged against the official runs' own scatter, once"
     if not references:
         return "no per-case reference (--reference FILE)"
     known = {case for run in references for case in run.cases}

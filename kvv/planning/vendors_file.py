@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from kvv.cases.suite import SuiteKind, declared
 from kvv.core import Surface
 from kvv.core.usage_error import text_problem
 from kvv.planning.config import NO_KEY, ConfigError, Money, RunConfig, VariableName, read_key, revise
@@ -34,6 +35,9 @@ MOST = 20
 #: bytes of a file that is no list of endpoints any more
 FILE_LIMIT = 1_000_000
 NAME_LIMIT = 60
+#: contract suites that cost some 360 requests and 50,000 tokens a side, and that set most passive rules to work; not
+#: params, which keeps an endpoint that fails it from the benchmarks
+CONTRACT_PASS = ("streaming", "tool_choice", "usage")
 #: keys of an entry and the option that each stands for, where the names differ
 OPTIONS = {"price_in": "prices", "price_cached": "prices", "price_out": "prices"}
 
@@ -111,6 +115,16 @@ def read_vendors(path: Path, config: RunConfig, *, least: int = 2, most: int = M
                 f"{side.name!r} stands there twice; layers without a name are called as the layer",
             )
     return sides
+
+
+def with_contract_pass(config: RunConfig) -> RunConfig:
+    """With a few small contract suites where only benchmarks are named: equal scores say nothing of an endpoint whose
+    streams or calls are broken. ``--case`` names what is asked, to the last.
+    """
+    kinds = {getattr(declared(name), "kind", None) for name in config.suites}
+    if config.case or kinds != {SuiteKind.BENCHMARK}:
+        return config
+    return revise(config, {"suites": (*config.suites, *CONTRACT_PASS)})
 
 
 def _text(path: Path) -> str:

@@ -95,6 +95,9 @@ class Benchmark(_Table):
 
     ``given``: only the samples whose value of that name is above 0 on both sides (schema validity where both call a
     tool). ``method`` paired compares case by case; f1 compares an F1 against official runs with their own scatter.
+    agreement compares how often the calls of official runs are made (same value of ``key``) with how often they make
+    each other's, a share of those calls; refusals bounds the share of requests that official runs answered and the
+    vendor refused.
     ``margin`` is delta, in the metric's own unit; a parity gate needs one above 0. A regression gate fails on a shown
     loss beyond ``margin`` (default 0) and passes only where a loss of ``detect`` would have been seen with the policy's
     power.
@@ -104,7 +107,7 @@ class Benchmark(_Table):
     metric: str = ""
     key: str = ""
     given: str = ""
-    method: Literal["paired", "f1"] = "paired"
+    method: Literal["paired", "f1", "agreement", "refusals"] = "paired"
     mode: BenchmarkMode = BenchmarkMode.PARITY
     margin: Share = 0.0
     detect: Share | None = None

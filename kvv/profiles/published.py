@@ -36,11 +36,17 @@ class PublishedRow(_Table):
 class PublishedMeans(_Table):
     """``mean`` are the owner's own, which runs are held to; ``row`` are the leaderboard's, which are shown beside
     measured ones.
+
+    ``effort`` and ``agent`` are what the owner says it was asked with, ``judge`` the model that graded; "" where it
+    does not say.
     """
 
     source: str
     leaderboard: str
     model: str
+    effort: str = ""
+    agent: str = ""
+    judge: str = ""
     mean: tuple[Mean, ...]
     row: tuple[PublishedRow, ...] = ()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvv.stats.interval import Interval, wilson
+from kvv.stats.interval import Interval, normal_quantile, wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,22 @@ class NullF1:
     def position(self, f1: float) -> float:
         """The share of official-against-official draws at or below ``f1``: where a vendor falls in the distribution."""
         return float(np.searchsorted(self.values, f1, side="right")) / len(self.values)
+
+    @property
+    def spread(self) -> float:
+        """A standard deviation, read from the lower tail: from the median to the 1 % quantile."""
+        return (self.quantile(0.5) - self.quantile(0.01)) / normal_quantile(0.99)
+
+
+def lost_calls(f1: float, lowered: float) -> float:
+    """The share of its calls that an endpoint has to leave out to fall from ``f1`` to ``lowered``.
+
+    Leaving out x of all calls turns TP into (1-x)TP, with x TP more FN, and FP into (1-x)FP. With FP = FN, as between
+    runs of one endpoint, F1 becomes 2 f1 (1-x)/(2-x).
+    """
+    if f1 <= 0:
+        return 1.0
+    return min(1.0, max(0.0, 2 * (f1 - lowered) / (2 * f1 - lowered)))
 
 
 def official_null(runs: Sequence[Mapping[str, bool]], rng: np.random.Generator, draws: int = 10_000) -> NullF1 | None:

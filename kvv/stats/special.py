@@ -46,6 +46,11 @@ def chdtr(df: Any, x: Any) -> Any:
     return _scipy().chdtr(df, x)
 
 
+def chdtrc(df: Any, x: Any) -> Any:
+    """The upper tail of chi-square."""
+    return _scipy().chdtrc(df, x)
+
+
 def stdtr(df: Any, t: Any) -> Any:
     """The distribution function of Student's t."""
     return _scipy().stdtr(df, t)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvv.cases.suite import REFUSED, ReferenceRun, overlap
+from kvv.cases.suite import REFUSED, ReferenceRun, declared, overlap
 from kvv.core import Case, Outcome, Verdict
 from kvv.storage.files import new_beside, replacing
 
@@ -231,10 +231,11 @@ def _case(entry: Mapping[str, Any]) -> tuple[str, str, list[Mapping[str, float]]
         raise ValueError('"suite" and "case" are no texts')
     if not isinstance(samples, list) or not samples:
         raise ValueError('"samples" is no list with entries')
-    return suite, case, [_values(sample, k) for k, sample in enumerate(samples)]
+    counts = declared(suite).counts
+    return suite, case, [_values(sample, k, counts) for k, sample in enumerate(samples)]
 
 
-def _values(sample: object, k: int) -> Mapping[str, float]:
+def _values(sample: object, k: int, counts: Collection[str]) -> Mapping[str, float]:
     if sample is None:
         return {}
     if not isinstance(sample, dict):
@@ -243,7 +244,9 @@ def _values(sample: object, k: int) -> Mapping[str, float]:
     for name, value in sample.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
             raise ValueError(f"samples[{k}].{name[:40]!r} is no finite number")
-        if not 0 <= value <= 1:
+        if name in counts and (value < 0 or value != int(value)):
+            raise ValueError(f"samples[{k}].{name[:40]!r} is {value!r:.40}, and a count is a whole number")
+        if name not in counts and not 0 <= value <= 1:
             raise ValueError(f"samples[{k}].{name[:40]!r} is {value!r:.40}, and a score lies from 0 to 1")
         found[name] = float(value)
     return found

@@ -17,7 +17,7 @@ from kvv.core import Dataset, Surface
 from kvv.decision import SuiteRun
 from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.planning.plan import PlannedSuite
-from kvv.planning.published_means import published_means
+from kvv.planning.published_means import published_means, published_otherwise
 from kvv.planning.run_plan import RunPlan
 from kvv.profiles.policy import Policy
 from kvv.profiles.profile import Profile, load_profile, shipped_profiles
@@ -61,6 +61,7 @@ def run_meta(job: RunPlan, run_id: str, version: str) -> dict[str, Any]:
             suite: asdict(mean)
             for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()
         },
+        "published_otherwise": published_otherwise(job.profile.id, config.preset or "", job.plan.suites),
         "in_process": job.in_process,
         "sandbox": job.sandbox,
         RECORD: seal(config, run_id),

@@ -107,6 +107,9 @@ class SuiteResult:
     cases: Mapping[str, CaseResult] = field(default_factory=dict)
     #: the public set, of a suite that has several: a size of BEAM, a config of MMMU Pro, DeepSWE
     edition: str = ""
+    #: in what it was asked otherwise than published values were, beside the number of questions; "" also where an
+    #: earlier version did not say
+    asked_otherwise: str = ""
 
     @property
     def primary(self) -> SummaryRow | None:

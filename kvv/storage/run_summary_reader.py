@@ -12,8 +12,9 @@ from kvv.core import Case, Outcome, Role, Verdict
 from kvv.decision.decide import binding_levels
 from kvv.planning.config import ConfigError
 from kvv.planning.interim_plan import stopped_suites
+from kvv.planning.published_means import differences
 from kvv.storage.run_folder import STORE, find_run, vendor_stored
-from kvv.storage.run_metadata import check_meta, recorded_suites
+from kvv.storage.run_metadata import RecordedSuite, check_meta, recorded_suites
 from kvv.storage.run_summary import CaseResult, RuleResult, RunSummary, SampleResult, Service, SuiteResult, SummaryRow
 from kvv.storage.service import mean, median, share
 from kvv.storage.snapshot import PlannedVerdicts, build_view, crash_rate, raw_answer, telling_exchange
@@ -81,6 +82,7 @@ def side_of(store: Store, view: RunView | None = None) -> RunSummary:
             rows=_rows(view, suite.id),
             cases=_cases(pairs, recorded.context.references, breaking),
             edition=_edition(view, suite.id),
+            asked_otherwise=_asked_otherwise(entry, recorded, view, suite.id),
         )
     return RunSummary(
         run_id=view.run.run_id,
@@ -146,6 +148,24 @@ def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any
         "agent": "; grader ".join(str(part) for part in (said.get("agent"), said.get("grader")) if part) or None,
         "scorer": entry["version"],
     }
+
+
+def _asked_otherwise(entry: Mapping[str, Any], recorded: RecordedSuite, view: RunView, suite: str) -> str:
+    """Of suites with a public column; fixture data are said apart."""
+    dataset = entry["dataset"]
+    if not recorded.suite.columns or (dataset or {}).get("fixture"):
+        return ""
+    facts = _facts(entry, view, suite)
+    judge = facts["judge"]
+    found = differences(
+        recorded.suite,
+        view.profile,
+        entry["settings"],
+        dataset,
+        judge=str(judge.get("model") or "") if isinstance(judge, Mapping) else str(judge or ""),
+        agent=str(facts["agent"] or ""),
+    )
+    return ", ".join(found)
 
 
 def _failures(view: RunView, suite: str) -> str:

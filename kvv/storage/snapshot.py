@@ -247,6 +247,7 @@ def _evidence(
         interleaved=frozenset(beside.suites),
         unfinished=beside.unfinished(),
         published={suite: ReferenceValue(**mean) for suite, mean in (meta.get("published") or {}).items()},
+        published_otherwise=meta.get("published_otherwise") or {},
         server_counts={
             f"{suite.id}/{suite.counted}": float(counts[suite.id]["right"])
             for suite in suites

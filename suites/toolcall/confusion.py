@@ -61,9 +61,14 @@ def read_samples(verdicts: Iterable[tuple[Case, Verdict]]) -> list[Sample]:
 
 def official(reference: ReferenceRun, case: str, sample: int, key: str) -> bool | None:
     """What the official run did; None where it has no conclusion for the sample."""
-    runs = reference.cases.get(case)
-    value = runs[sample % len(runs)].get(key) if runs else None
+    value = official_value(reference, case, sample, key)
     return None if value is None else value > 0.0
+
+
+def official_value(reference: ReferenceRun, case: str, sample: int, key: str) -> float | None:
+    """The official run's value; None where it has none for the sample."""
+    runs = reference.cases.get(case)
+    return runs[sample % len(runs)].get(key) if runs else None
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 from kvv.cases.suite import Context
 from kvv.core import Outcome, Stat
 from kvv.stats.f1 import official_null
+from kvv.stats.interval import ClusterSum, clustered_mean, wilson
 from kvv.stats.metrics import f1_stat, rate_stat
 from kvv.suites.toolcall.confusion import (
     CallTally,
@@ -23,6 +24,7 @@ from kvv.suites.toolcall.confusion import (
     f1_interval,
     official,
     official_pairs,
+    official_value,
     tally,
 )
 from kvv.suites.toolcall.schema import FailureClass
@@ -233,6 +235,89 @@ def unconditional_row(samples: Sequence[Sample], context: Context, comparability
         comparability=comparability,
     )
     return row if context.references else replace(row, worst_case=None, best_case=None)
+
+
+def official_rows(samples: Sequence[Sample], context: Context, comparability: Facts) -> list[Stat]:
+    """Beside official runs: how often their calls are made, with the same tools and arguments too, and how many
+    requests that they answered are refused. None without an official run that holds what is compared.
+    """
+    rows = []
+    for metric, key in (("call_recall", "triggered"), ("call_match", "call_digest")):
+        row = _agreement_row(samples, context, comparability, metric=metric, key=key)
+        rows += [] if row is None else [row]
+    answered = [
+        sample
+        for sample in samples
+        if any(
+            official(run, sample.case.id, sample.verdict.sample, "triggered") is not None for run in context.references
+        )
+    ]
+    if answered:
+        known = [sample for sample in answered if sample.values is not None or sample.refused]
+        row = rate_stat(
+            SUITE,
+            "refusals",
+            successes=sum(sample.refused for sample in known),
+            concluded=len(known),
+            planned=len(answered),
+            truncated=sum(sample.verdict.truncated for sample in answered),
+            breakdown={"refused": sum(sample.refused for sample in known)},
+            comparability=comparability,
+        )
+        rows.append(row)
+    return rows
+
+
+def _agreement_row(
+    samples: Sequence[Sample], context: Context, comparability: Facts, *, metric: str, key: str
+) -> Stat | None:
+    """Of the calls that official runs make the share that the endpoint makes; a refused request makes none."""
+    cases: dict[str, list[int]] = {}
+    planned = concluded = 0
+    own: list[tuple[int, int]] = []
+    for sample in samples:
+        tokens = [
+            token
+            for run in context.references
+            if (token := official_value(run, sample.case.id, sample.verdict.sample, key)) is not None
+        ]
+        called = [token for token in tokens if token]
+        own.append((sum(called.count(token) - 1 for token in called), (len(tokens) - 1) * len(called)))
+        if not called:
+            continue
+        planned += 1
+        if sample.values is None and not sample.refused:
+            continue
+        concluded += 1
+        mine = (sample.values or {}).get(key, 0.0)
+        counts = cases.setdefault(sample.case.id, [0, 0])
+        counts[0] += len(called)
+        counts[1] += called.count(mine) if mine else 0
+    if not planned:
+        return None
+    sums = [ClusterSum(n=n, total=float(total)) for n, total in cases.values()]
+    calls, made = sum(c.n for c in sums), sum(c.total for c in sums)
+    estimate = made / calls if calls else None
+    mean = clustered_mean(sums) if sums else None
+    interval = None if mean is None else mean.interval()
+    if interval is None or mean is None or not mean.se:
+        interval = wilson(made * concluded / calls, concluded) if calls else None
+    open_share = (planned - concluded) / planned
+    return Stat(
+        suite=SUITE,
+        metric=metric,
+        primary=False,
+        estimate=estimate,
+        interval=None if interval is None else (max(0.0, interval.low), min(1.0, interval.high)),
+        n_planned=planned,
+        n_concluded=concluded,
+        n_inconclusive=planned - concluded,
+        n_truncated=sum(sample.verdict.truncated for sample in samples),
+        worst_case=(estimate or 0.0) * (1 - open_share),
+        best_case=(estimate or 0.0) * (1 - open_share) + open_share,
+        breakdown={"official_calls": calls, "official_agreement": _share(*map(sum, zip(*own, strict=True)))},
+        comparability=dict(comparability),
+    )
 
 
 def failure_counts(samples: Sequence[Sample]) -> dict[str, int]:

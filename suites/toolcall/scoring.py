@@ -4,9 +4,11 @@ killed.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from kvv.core import Observation, ToolCall
 from kvv.profiles.profile import Markers
@@ -28,6 +30,7 @@ class Scored:
     failures: tuple[Failure, ...]
     k2vv_valid: bool
     ambiguous: int
+    call_digest: float = 0.0
 
     @property
     def own_failures(self) -> tuple[Failure, ...]:
@@ -55,6 +58,7 @@ class Scored:
             "schema_valid_k2vv": float(self.k2vv_valid),
             "unusable_calls": float(self.unusable),
             "ambiguous_calls": float(self.ambiguous),
+            "call_digest": self.call_digest,
         }
 
     def facts(self) -> dict[str, Any]:
@@ -108,8 +112,38 @@ def score(body: Mapping[str, Any], observation: Observation, markers: Sequence[s
         valid_calls=valid_calls,
         failures=tuple(failures),
         ambiguous=sum(found.ambiguous for _, found in checked),
+        call_digest=digest_calls(observation.tool_calls),
         k2vv_valid=finish == "tool_calls" and bool(checked) and all(found.k2vv for _, found in checked),
     )
+
+
+def digest_calls(calls: Sequence[ToolCall]) -> float:
+    """A number above 0 and up to 1 that is equal for equal calls, 0 without any: tools and arguments, whatever the
+    order of calls and members, and however blanks and numbers are written. Arguments that are no JSON count as text.
+    """
+    if not calls:
+        return 0.0
+    told = sorted(json.dumps([call.name or "", _canonical(call.arguments)]) for call in calls)
+    digest = hashlib.sha256("\n".join(told).encode()).digest()
+    # 48 bits are exact in a float, and reference files hold numbers from 0 to 1
+    return (int.from_bytes(digest[:6], "big") + 1) / 2**48
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        found = json.loads(arguments, parse_float=_number, parse_constant=_no_number)
+        return json.dumps(found, sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _number(text: str) -> float | int:
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _failure(call: ToolCall, failure: Failure | None, markers: Sequence[str], *, cut: bool) -> Failure | None:

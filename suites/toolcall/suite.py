@@ -46,6 +46,7 @@ class ToolcallSuite(SingleTurn):
     judge_timeout_s = 10.0
     dataset = "toolcall"
     counted = "trigger_f1"
+    counts = frozenset({"calls", "valid_calls", "unusable_calls", "ambiguous_calls"})
     column_title, column_rank = "Tool-call F1", 60
     kvv_sampling = Sampling(
         temperature=1.0, temperature_off=0.6, top_p=0.95, max_tokens=64_000, expect_completion_tokens=800
@@ -120,6 +121,7 @@ class ToolcallSuite(SingleTurn):
             rows.schema_row(samples, facts),
             rows.call_row(samples, facts),
             rows.unconditional_row(samples, context, facts),
+            *rows.official_rows(samples, context, facts),
         ]
 
 

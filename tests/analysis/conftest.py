@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,16 @@ class Sides:
             for name, outcome in outcomes.items()
         }
         return SuiteResult(id=suite, kind=SuiteKind.CONTRACT, title=suite, facts={**FACTS, "data": None}, cases=cases)
+
+    @classmethod
+    def calls(cls, called: Sequence[bool]) -> SuiteResult:
+        """A tool-call suite, in which every call is valid."""
+        found = cls.bench([1] * len(called))
+        cases = {}
+        for (name, case), call in zip(found.cases.items(), called, strict=True):
+            values = {"triggered": float(call), "schema_valid": float(call)}
+            cases[name] = replace(case, samples=(SampleResult(outcome=Outcome.PASS, values=values),))
+        return replace(found, cases=cases)
 
     @staticmethod
     def side(*suites: SuiteResult, name: str = "a", **more: Any) -> RunSummary:

@@ -229,6 +229,44 @@ def test_bad_input_is_one_line_and_exit_code_2(runs: Any, call: Any, tmp_path: P
         assert len(said.err.splitlines()) == 1
 
 
+def test_results_that_were_stored_again_under_another_id_are_the_same_run(runs: Any, call: Any, tmp_path: Path) -> None:
+    from kvv.storage.store import Store
+
+    copy = shutil.copytree(runs.good, tmp_path / "again")
+    with Store.open(copy / "store.sqlite") as store:
+        store.set_meta("run_id", "imported-again")
+    said = call("compare", runs.good, copy)
+    assert (said.code, "the same run" in said.err) == (2, True)
+    board = call("leaderboard", runs.good, copy, "--all", "--format", "json")
+    assert len(json.loads(board.out)["rows"]) == 1
+    assert "holds the same results as" in board.err
+    assert call("compare", runs.good, runs.same).code == 0, "two runs with equal verdicts are two runs"
+
+
+@pytest.mark.parametrize(
+    ("equal", "differing", "words"),
+    [
+        # (1.96 + .84)^2/.1^2 = 785 by the share of discordant answers, one more than was seen
+        (20, 0, "10 points would show in bench from about 40 answers a side on (20 now; $10.00 more for all sides)"),
+        (40, 0, "10 points would have shown in bench (40 answers a side)"),
+        (
+            60,
+            20,
+            "10 points would show in bench from about 322 answers a side on (100 now; $111.00 more for all sides)",
+        ),
+        (392, 4, "10 points would have shown in bench (400 answers a side)"),
+    ],
+)
+def test_the_title_says_how_many_answers_would_show_ten_points(
+    sides: Any, equal: int, differing: int, words: str
+) -> None:
+    one = sides.side(sides.bench([1] * equal + [1, 0] * differing), name="a")
+    two = sides.side(sides.bench([1] * equal + [0, 1] * differing), name="b")
+    found = compare([one, two], RNG(0))
+    assert words in document(found, prices={"bench": 0.5}).title
+    assert "$" not in document(found).title
+
+
 def test_a_run_that_has_not_ended_is_refused(runs: Any, call: Any, tmp_path: Path) -> None:
     from kvv.storage.store import Store
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvv.analysis.regression import GateLine, decide_lines, drift_of, false_alarms, outcome_of_lines
+from kvv.analysis.regression import CALL_RATE, GateLine, decide_lines, drift_of, false_alarms, outcome_of_lines
+from kvv.cli.verbs.gate import _older
 from kvv.core import Area, Gate, Level, Outcome
 from kvv.decision import Decision
 from kvv.planning.config import ConfigError
@@ -289,6 +290,27 @@ def test_small_accepted_losses_add_up_to_a_drift(sides: Any) -> None:
     found = drift_of(steps[0], steps[1:], policy, np.random.default_rng(0))
     assert [d.shown for d in found] == [False, True, True, True]
     assert not any(d.shown for d in drift_of(steps[4], steps[:4], policy, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_a_rate_of_calls_that_was_accepted_step_by_step_is_a_drift_either_way(sides: Any, direction: int) -> None:
+    """Each step calls on 4 of 200 requests less, or more: against the first baseline it shows, not against the last."""
+    policy = Policy.model_validate({"name": "p", "alpha": 0.01})
+
+    def night(step: int) -> Any:
+        return sides.side(sides.calls([i < 100 - direction * 4 * step for i in range(200)]), name=str(step))
+
+    found = drift_of(night(4), [night(step) for step in (3, 2, 1, 0)], policy, np.random.default_rng(0))
+    found = [d for d in found if d.pair.measure.key == CALL_RATE]
+    assert [d.shown for d in found] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("last", "seen"), [(1, []), (2, [0]), (3, [4, 0]), (5, [4, 3, 2, 0]), (6, [4, 3, 2, 1, 0]), (9, [4, 3, 2, 1, 0])]
+)
+def test_the_first_accepted_baseline_is_among_those_looked_at(sides: Any, last: int, seen: list[int]) -> None:
+    accepted = [Baseline(side=sides.side(name=str(n))) for n in (5, 4, 3, 2, 1, 0)]
+    assert [side.run_id for side in _older(accepted, last)] == [f"run-{n}" for n in seen]
 
 
 def test_older_baselines_show_drift_and_an_unlike_one_is_left_out(runs: Any, call: Any, policy: str) -> None:

@@ -32,6 +32,13 @@ def test_vendors_that_cannot_be_told_apart_stand_in_one_group(sides: Any) -> Non
     assert (ties.classes, ties.groups) == (((0, 1, 2),), (((0, 1), (2,)),))
 
 
+def test_a_row_that_was_asked_otherwise_than_published_values_says_in_what(sides: Any) -> None:
+    (side,) = vendors(sides, [1] * 1000)
+    low = replace(side.suites["ocrbench"], asked_otherwise="effort low, not max")
+    (entry,) = leaderboard([replace(side, suites={"ocrbench": low})], RNG(0)).entries
+    assert entry.why_not == "OCRBench: asked otherwise than the published values (effort low, not max)"
+
+
 def test_rows_stand_in_alphabetical_order_not_by_value(sides: Any) -> None:
     found = leaderboard(vendors(sides, [0] * 20, [1] * 20), RNG(0))
     assert [entry.side.vendor for entry in found.entries] == ["vendor-0", "vendor-1"]

@@ -366,6 +366,13 @@ def test_what_an_early_stop_left_out_is_not_open_but_what_a_cut_run_left_out_is(
     assert bench.decide(answers, rules, references={"bench": [bench.reference(cases)]}, looks=looks).outcome is expected
 
 
+def test_a_row_says_in_what_it_was_asked_otherwise_than_its_published_mean(bench: Any) -> None:
+    unlike = "the published 0.89 was asked otherwise: effort low, not max"
+    decision = bench.decide(bench.answers([0.0] * 50), policy(), published_otherwise={"bench": unlike})
+    (gate,) = decision.gates
+    assert (gate.decision, gate.reason) == (S, f"not-gated: no reference, gate with --reference FILE; {unlike}")
+
+
 def f1_run(bench: Any, calls: np.ndarray, name: str) -> Any:
     return ReferenceRun(
         name=name, model="m", cases={f"bench/q{i}": [{"triggered": float(c)}] for i, c in enumerate(calls)}

@@ -24,7 +24,7 @@ DESIGNS = {
 
 def test_an_identical_vendor_passes_the_whole_release_policy_in_nine_of_ten_runs() -> None:
     found = forecast(load_policy("release"), DESIGNS)
-    assert len(found.gates) == 6
+    assert len(found.gates) == 8
     assert found.pass_chance >= 0.9
     assert found.false_alarms < 0.5
 
@@ -197,3 +197,15 @@ def test_the_scatter_of_official_runs_takes_the_place_of_the_assumption() -> Non
     same = expected_design("ocrbench", cases=100, samples=1, clusters=100, references=[first, first])
     assert same.design.sigma2 > 0, "two runs that agree in everything prove no certainty"
     assert expected_design("beam", cases=40, samples=1, clusters=2, references=[]).design.clusters == 2
+
+
+def test_what_a_gate_on_tool_calls_sees_is_stated() -> None:
+    found = forecast(load_policy("release"), {"toolcall": binary_design(2000, 0.5, 0.5)})
+    f1, recall, match = found.gates
+    assert f1.lost_calls == pytest.approx(0.10, abs=0.015)
+    assert (recall.metric, match.metric) == ("call_recall", "call_match")
+    assert recall.fails_below == pytest.approx(-0.093, abs=0.002)
+    assert recall.pass_chance > 0.99
+    few = forecast(load_policy("release"), {"toolcall": binary_design(60, 0.5, 0.5)})
+    (open_gate,) = [gate for gate in few.gates if gate.metric == "refusals"]
+    assert open_gate.pass_chance == 0, "60 requests cannot show that fewer than 1 % are refused"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvv.decision import forecast
 from kvv.profiles.policy import PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
 from kvv.stats import Design, binary_design, detectable
 
@@ -49,11 +50,18 @@ def test_no_parity_margin_is_smaller_than_the_table_of_detectable_differences(su
 
 def test_nightly_alpha_keeps_false_alarms_over_all_gates_to_one_in_a_hundred_nights() -> None:
     policy = load_policy("nightly")
-    assert len(policy.benchmark) == 7
+    # the gates beside official runs hold to a margin that an unchanged endpoint lies far from: forecast below
+    shown = [entry for entry in policy.benchmark if entry.method not in ("agreement", "refusals")]
+    assert (len(policy.benchmark), len(shown)) == (10, 7)
     quiet = 1.0
-    for entry in policy.benchmark:
+    for entry in shown:
         quiet *= 1 - (entry.alpha or policy.alpha)
     assert 1 - quiet <= 0.01
+    beside = policy.model_copy(update={"benchmark": tuple(e for e in policy.benchmark if e not in shown)})
+    found = forecast(beside, {"toolcall": binary_design(500, 0.5, 0.5)})
+    assert [gate.metric for gate in found.gates] == ["call_recall", "call_match"]
+    assert found.false_alarms < 1e-3
+    assert all(gate.pass_chance > 0.97 for gate in found.gates)
 
 
 def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:

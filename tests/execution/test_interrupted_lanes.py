@@ -30,6 +30,9 @@ AIME = (
     "--no-stream",
     "--concurrency",
     "4",
+    # no contract pass beside it
+    "--case",
+    "aime2025/*",
     "-q",
 )
 

@@ -44,6 +44,9 @@ AIME = (
     "--no-stream",
     "--concurrency",
     "4",
+    # no contract pass beside it
+    "--case",
+    "aime2025/*",
 )
 
 
@@ -140,6 +143,28 @@ def test_unequal_vendors_are_told_apart_equal_ones_are_tied_and_none_runs_ahead(
         assert f"-{name}-kimi-k3-" in run.name
     assert kvv_cli("compare", *map(str, found.runs.values())).code == 0
     assert kvv_cli("show", "aime2025/own-01", "--run", str(found.runs["bad"])).code == 0
+
+
+def test_equal_scores_hide_no_broken_contract_and_the_title_says_what_would_show_a_loss(kvv_cli: Any) -> None:
+    """Only a benchmark is asked for; the contract is looked at beside it."""
+    benchmark = ("aime2025", "--data", "aime2025=fixture", "--samples", "2", "--limit", "4", "--model", "kimi-k3")
+    prices = {"input": 1.0, "output": 2.0}
+    with ExitStack() as stack:
+        sides = [
+            {"name": name, "base_url": endpoint(stack, faults=faults).base_url, "prices": prices}
+            for name, faults in (("good", ()), ("bad", ("C12",)))
+        ]
+        found = side_by_side(kvv_cli, sides, *benchmark)
+    assert "a comparison looks at the contract too" in found.ran.err
+    assert {suite["suite"] for suite in found.data["quality"]} == {"aime2025"}
+    title = (found.folder / "comparison.md").read_text("utf-8").splitlines()[0]
+    assert "2 runs compared: bad breaks chunk/id" in title
+    assert "good breaks" not in title
+    assert "no difference in quality is shown in 1 pairs" in title
+    # 8 equal answers a side are read as if one were not: 1/8 of (1.96 + .84)^2/.1^2
+    said = r"10 points would show in aime2025 from about 99 answers a side on (8 now; \$9.12 more for all sides)"
+    assert said in title
+    assert found.ran.code == 1
 
 
 def test_the_layer_that_breaks_a_case_is_named(kvv_cli: Any) -> None:

@@ -98,14 +98,14 @@ def test_what_cannot_be_looked_at_says_why(job: RunPlan) -> None:
     assert "no per-case reference" in obstacle(replace(aime, context=replace(aime.context, references=())), RELEASE)
     assert obstacle(referenced(aime, 0.5), RELEASE) == "its reference knows 50 % of the cases, 90 % are needed"
     assert "one question or conversation" in obstacle(referenced(item_of(job, "beam", [20])), RELEASE)
-    assert "an F1 is judged" in obstacle(referenced(item_of(job, "toolcall")), RELEASE)
+    assert "tool calls are judged" in obstacle(referenced(item_of(job, "toolcall")), RELEASE)
     assert "names no margin" in obstacle(referenced(aime), load_policy("moonshot-stream"))
 
 
 def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothing(job: RunPlan) -> None:
     plan = replace(job.plan, suites=[referenced(item_of(job, "aime2025")), item_of(job, "toolcall")])
     assert sentence(plan, RELEASE).startswith(
-        "early stop: aime2025 may end at one of 5 looks; in full: toolcall (an F1"
+        "early stop: aime2025 may end at one of 5 looks; in full: toolcall (tool calls"
     )
     assert obstacles(plan, RELEASE)["aime2025"] == ""
 
@@ -120,7 +120,7 @@ def test_the_option_says_what_it_will_do_and_is_refused_where_it_could_do_nothin
     assert "plans no looks (looks = 5 in a policy file" in refused(policy=RELEASE.model_copy(update={"looks": 1}))
     nothing = replace(job.plan, suites=[item_of(job, "toolcall")])
     assert refused(plan=nothing).startswith(
-        "--early-stop: no suite of this run can be looked at before its end (toolcall: an F1"
+        "--early-stop: no suite of this run can be looked at before its end (toolcall: tool calls"
     )
     with pytest.raises(ConfigError, match="needs --base-url"):
         check_early_stop(load_config({}, environ={}), RELEASE, plan)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from kvv.cases.suite import load_suite
 from kvv.core import Case, Dataset
 from kvv.execution.preparation import prepare
 from kvv.planning.config import load_config
 from kvv.planning.plan import PlannedSuite
-from kvv.planning.published_means import published_means
+from kvv.planning.published_means import differences, published_means, published_otherwise
 from kvv.profiles.published import load_published
 
 
@@ -44,6 +45,58 @@ def test_moonshots_own_figures_ship_for_k3() -> None:
 def test_a_run_like_the_published_one_has_its_mean_as_reference(planned: PlannedSuite) -> None:
     found = published_means("kimi-k3", "kvv", [planned])["ocrbench"]
     assert (found.value, found.n, found.kind) == (0.89, 1_000, "published-mean")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"effort": "low"}, "effort low, not max"),
+        ({"thinking": False, "temperature": 0.6}, "thinking off"),
+        ({"temperature": 0.7}, "temperature 0.7, not 1.0"),
+        ({"top_p": None}, "top_p None, not 0.95"),
+        ({"max_tokens": 8_192}, "max_tokens 8192, not 16384"),
+        ({"extra_body": {"seed": 1}}, "extra_body seed"),
+    ],
+)
+def test_a_published_mean_decides_nothing_that_was_asked_otherwise_and_the_row_says_in_what(
+    planned: PlannedSuite, changes: dict[str, Any], words: str
+) -> None:
+    item = asked(planned, **changes)
+    assert published_means("kimi-k3", "kvv", [item]) == {}
+    assert published_otherwise("kimi-k3", "kvv", [item]) == {
+        "ocrbench": f"the published 0.89 was asked otherwise: {words}"
+    }
+    alike = asked(planned, extra_body={"provider": {"order": ["x"]}}, samples=3)
+    assert published_otherwise("kimi-k3", "kvv", [alike]) == {}
+    assert published_otherwise("kimi-k3", "", [item]) == {}, "nobody asked to be set beside the leaderboard"
+
+
+@pytest.mark.parametrize(
+    ("revision", "same"),
+    [
+        ("0" * 40 + "; questions as in the official file", True),
+        ("as pinned", True),
+        ("local sha256:0123; questions as in the official file", True),
+        ("local sha256:0123; questions other than in the official file", False),
+        ("local sha256:0123", False),
+    ],
+)
+def test_a_published_mean_holds_for_data_that_are_the_public_ones(
+    planned: PlannedSuite, revision: str, same: bool
+) -> None:
+    item = replace(planned, context=replace(planned.context, dataset=Dataset(rows=(), origin="", revision=revision)))
+    assert ("ocrbench" in published_means("kimi-k3", "kvv", [item])) is same
+
+
+def test_a_value_of_an_unnamed_judge_or_of_another_agent_is_another_value() -> None:
+    data = {"revision": "x", "fixture": False}
+    beam, swe = load_suite("beam"), load_suite("swebench")
+    sampling = beam.kvv_sampling
+    assert sampling is not None
+    settings = {"effort": "max", "temperature": 1.0, "top_p": 0.95, "max_tokens": sampling.max_tokens}
+    assert differences(beam, "kimi-k3", settings, data, judge="j") == ["judge j, not named by the publisher"]
+    assert differences(swe, "kimi-k3", {"effort": "max"}, data) == ["agent our own, not kimi-code"]
+    assert differences(swe, "kimi-k3", {"effort": "max"}, data, agent="kimi-code 0.23") == []
 
 
 def test_a_run_that_asked_otherwise_has_none(planned: PlannedSuite) -> None:

@@ -213,6 +213,21 @@ def test_any_bytes_are_a_reference_or_a_reference_error(tmp_path: Path, data: by
     assert "\n" not in said
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [("calls", "2", ""), ("calls", "1.5", "whole"), ("calls", "-1", "whole"), ("triggered", "2", "0 to 1")],
+)
+def test_a_tool_call_answer_may_hold_several_calls(name: str, value: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "ref.jsonl"
+    line = '{"suite": "toolcall", "case": "c", "samples": [{"' + name + '": ' + value + "}]}"
+    path.write_text('{"kvv_reference": 1, "model": "m"}\n' + line + "\n", "utf-8")
+    if problem:
+        with pytest.raises(ReferenceError, match=problem):
+            read_reference(path)
+    else:
+        read_reference(path)
+
+
 @pytest.mark.parametrize("value", ["-1", "1.5", "1e308"])
 def test_a_score_outside_0_to_1_is_refused_with_its_line(value: str, tmp_path: Path) -> None:
     path = tmp_path / "ref.jsonl"

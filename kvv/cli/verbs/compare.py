@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from kvv.analysis import compare as compare_sides
 from kvv.analysis.report import as_json, document
 from kvv.cli.verbs.documents import put
 from kvv.planning.config import ConfigError
+from kvv.storage.run_summary import RunSummary
 from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished, side_of
 from kvv.storage.snapshot import expected_text
 
@@ -32,14 +32,17 @@ def compare(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         opened = [stack.enter_context(open_finished(name, arguments.out)) for name in names]
         stores = [store for store, _ in opened]
-        named: dict[str, Path] = {}
+        sides: list[RunSummary] = []
         for store, folder in opened:
-            if (first := named.setdefault(store.meta()["run_id"], folder)) is not folder:
+            side = side_of(store)
+            if first := next(
+                (where for one, (_, where) in zip(sides, opened, strict=False) if one.same_run(side)), None
+            ):
                 raise ConfigError(
-                    f"RUN: {folder} holds the same run as {first}: a run differs from itself in nothing; name"
-                    " another one"
+                    f"RUN: {folder} holds the same run as {first}: a run differs from itself in nothing; name another"
+                    " one"
                 )
-        sides = [side_of(store) for store in stores]
+            sides.append(side)
         try:
             found = compare_sides(sides, np.random.default_rng(0), allowed=allowed)
         except UnlikeRuns as error:

@@ -41,7 +41,8 @@ def forecast_power(job: RunPlan) -> PowerForecast | None:
     entries = [entry for entry in job.policy.benchmark if entry.suite in planned and not entry.given]
     if not entries or job.in_process:
         return None
-    expected = {entry.suite: _expected(planned[entry.suite], entry) for entry in entries}
+    # several entries of one suite: the design is that of the first, the others have their own spread
+    expected = {entry.suite: _expected(planned[entry.suite], entry) for entry in reversed(entries)}
     looks = {
         suite: plan_looks(item, job.policy.looks, generator_for(job.config.seed, suite)).fractions
         for suite, item in planned.items()
@@ -77,6 +78,7 @@ def _undecided(item: PlannedSuite, entry: Benchmark, config: RunConfig) -> str:
     runs = len([run for run in item.context.references if run.cases]) + bool(config.reference_base_url)
     if not runs:
         return "no --reference FILE"
+    # fewer official runs than the other gates on tool calls need leave those out
     if entry.method != "f1":
         return ""
     if runs < 2:
@@ -113,9 +115,11 @@ def facts(job: RunPlan) -> dict[str, Any] | None:
         "gates": [
             {
                 "suite": gate.suite,
+                "metric": gate.metric,
                 "margin": gate.margin,
                 "margin_needed": gate.margin_needed,
                 "fails_below": gate.fails_below,
+                "lost_calls": gate.lost_calls,
                 "pass_chance": gate.pass_chance,
                 "saved": gate.saved,
                 "too_few": gate.too_few,
@@ -144,20 +148,27 @@ def lines(job: RunPlan) -> Iterator[str]:
     else:
         yield f"  policy {job.policy.name}: {chance}"
     for gate in found.gates:
-        yield f"    {gate.suite}: {_gate(job, gate, observed=gate.suite in seen.observed)}"
+        name = f"{gate.suite} {gate.metric}".strip()
+        yield f"    {name}: {_gate(job, gate, observed=gate.suite in seen.observed)}"
     saved = _saved(job, found)
     if saved is not None:
         yield f"  early stop: an identical vendor is spared about {100 * saved:.0f} % of the benchmarks' questions"
 
 
 def _gate(job: RunPlan, gate: GateForecast, *, observed: bool) -> str:
-    entry = next(entry for entry in job.policy.benchmark if entry.suite == gate.suite)
     if gate.too_few:
         return f"reported, not gated: {gate.too_few}"
+    named = (gate.suite, gate.metric)
+    entry = next(entry for entry in job.policy.benchmark if (entry.suite, entry.metric) == named)
     passes = f"an identical vendor passes in {_per_100(gate.pass_chance)} of 100 runs"
-    if gate.fails_below is None or gate.margin_needed is None:
-        return f"margin {gate.margin:g} below the official runs' scatter; {passes} (scatter assumed)"
     power = f"{100 * job.policy.power:.0f} %"
+    if gate.fails_below is None or gate.margin_needed is None:
+        if gate.lost_calls is None:
+            return f"margin {_points(gate.margin)}; these few requests cannot show that none is refused on one side"
+        return (
+            f"margin {gate.margin:g} below the official runs' scatter; {passes}, one that leaves out"
+            f" {100 * gate.lost_calls:.0f} % of its calls fails with {power} power (scatter assumed)"
+        )
     scatter = "scatter of the official runs" if observed else "scatter assumed"
     if entry.mode is BenchmarkMode.REGRESSION:
         text = (

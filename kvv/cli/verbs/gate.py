@@ -77,7 +77,7 @@ def regression_result(arguments: argparse.Namespace) -> GateResult:
         with open_finished(str(folder), None) as (store, _):
             check_bounds(folder, store, bounds_of(vars(arguments)))
     baselines, doubles = _counted_once(_baselines(arguments, side))
-    newest, older = baselines[0].side, [baseline.side for baseline in baselines[1 : arguments.last]]
+    newest, older = baselines[0].side, _older(baselines, arguments.last)
     older, unused = _like(newest, older, allowed)
     rng = np.random.default_rng(0)
     try:
@@ -122,6 +122,15 @@ def regression_result(arguments: argparse.Namespace) -> GateResult:
         rules=tuple(line for line in rule_lines([newest, side]) if len(set(line.outcomes)) > 1),
         differences=tuple(pair for suite in found.quality for pair in suite.pairs if pair.measure.primary),
     )
+
+
+def _older(baselines: Sequence[Baseline], last: int) -> list[RunSummary]:
+    """Of ``last`` baselines those older than the newest: the following ones and, however many there are, the first one
+    accepted. Measured against recent ones alone a slow drift is never seen whole.
+    """
+    older = baselines[1:]
+    kept = older if len(older) < last else [*older[: max(0, last - 2)], *(older[-1:] if last > 1 else ())]
+    return [baseline.side for baseline in kept]
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -213,7 +222,7 @@ def _view(folder: Path, policy: Policy, baselines: Sequence[RunSummary], run: Ru
     references = {}
     for name, suite in run.suites.items():
         if suite.kind is SuiteKind.BENCHMARK and name in baselines[0].suites:
-            scatter = any(entry.suite == name and entry.method == "f1" for entry in policy.benchmark)
+            scatter = any(entry.suite == name and entry.method != "paired" for entry in policy.benchmark)
             references[name] = [
                 side.reference(name) for side in (baselines if scatter else baselines[:1]) if name in side.suites
             ]

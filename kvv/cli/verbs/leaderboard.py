@@ -41,11 +41,27 @@ def leaderboard(arguments: argparse.Namespace) -> int:
         if not found:
             raise ConfigError(f"DIR: {name} holds no finished run and no submission")
         sides += found
-    # one run named twice, by itself and inside its folder
-    every = list({side.run_id: side for side in sides}.values())
+    every = _counted_once(sides)
     board = make_leaderboard(every, np.random.default_rng(0), newest=not arguments.all, published=_published(every))
     put(arguments, document(board), lambda: as_json(board))
     return 0
+
+
+def _counted_once(sides: Sequence[RunSummary]) -> list[RunSummary]:
+    """Without a run named twice, by itself and inside its folder, and, which is said, without copies and imports of
+    one.
+    """
+    kept: list[RunSummary] = []
+    for side in sides:
+        same = next((other for other in kept if other.same_run(side)), None)
+        if same is None:
+            kept.append(side)
+        elif same.run_id != side.run_id:
+            print(
+                plain(f"left out: {side.run_id} holds the same results as {same.run_id}; they count once"),
+                file=sys.stderr,
+            )
+    return kept
 
 
 def _published(sides: Sequence[RunSummary]) -> dict[str, list[PublishedEntry]]:

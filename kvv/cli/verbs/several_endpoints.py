@@ -7,7 +7,7 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,6 +29,7 @@ from kvv.execution.endpoints import EndpointRun
 from kvv.execution.executor import check_endpoints
 from kvv.execution.preparation import Loader, guard, prepare
 from kvv.planning.config import ConfigError, RunConfig
+from kvv.planning.plan import cost_of
 from kvv.planning.run_plan import RunPlan
 from kvv.planning.vendors_file import Vendor
 from kvv.rendering.document import Document, html, markdown
@@ -171,7 +172,7 @@ def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfi
         lambda run, case: expected_text(stores[run].case(case))[:ANSWER_TEXT],
     )
     lines = verdict_lines(found.sides)
-    shown, data = _document(found, lines, names), _json(found, lines, names)
+    shown, data = _document(found, lines, names, _prices([side.job for side in sides])), _json(found, lines, names)
     folder = create_folder(config.out, "vendors", sides[0].job.model)
     for ending, text in (("md", markdown(shown)), ("html", html(shown)), ("json", data)):
         write(folder / f"{NAME}.{ending}", text, "--out")
@@ -187,11 +188,24 @@ def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfi
     return found
 
 
-def _document(found: Comparison, lines: Sequence[VerdictLine], names: Sequence[str]) -> Document:
+def _prices(jobs: Sequence[RunPlan]) -> dict[str, float]:
+    """Dollars of one more answer at every side, by suite; without those of which a side's price is not known."""
+    every: dict[str, list[float]] = {}
+    for job in jobs:
+        for item in job.plan.suites:
+            if job.plan.prices is not None and item.n:
+                cost = cost_of(job.plan.prices, item.prompt_tokens, item.completion_tokens, item.cached_tokens)
+                every.setdefault(item.suite.id, []).append(cost / item.n)
+    return {suite: sum(costs) for suite, costs in every.items() if len(costs) == len(jobs)}
+
+
+def _document(
+    found: Comparison, lines: Sequence[VerdictLine], names: Sequence[str], prices: Mapping[str, float]
+) -> Document:
     """The comparison of any runs, with the contract's lines after its table of areas, or at the end where there is
     none.
     """
-    shown = document(found, names)
+    shown = document(found, names, prices)
     contract = any(suite.kind.value != "benchmark" for side in found.sides for suite in side.suites.values())
     if not contract and not lines:
         return shown

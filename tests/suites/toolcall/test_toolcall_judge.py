@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,7 +23,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 def test_a_valid_call_passes_with_all_values(bench: Any) -> None:
     verdict = bench.judge(bench.case_with(SCHEMA), bench.call({"n": 1}))
     assert (verdict.outcome, verdict.reason) == (Outcome.PASS, "")
-    assert verdict.values == {
+    assert {key: value for key, value in verdict.values.items() if key != "call_digest"} == {
         "triggered": 1.0,
         "called": 1.0,
         "calls": 1.0,
@@ -32,6 +33,23 @@ def test_a_valid_call_passes_with_all_values(bench: Any) -> None:
         "unusable_calls": 0.0,
         "ambiguous_calls": 0.0,
     }
+
+
+def test_calls_have_one_digest_however_they_are_written_and_another_for_another_argument(bench: Any) -> None:
+    def digest(*calls: Any) -> float:
+        return bench.judge(bench.case_with(SCHEMA), *calls).values["call_digest"]
+
+    one = digest(bench.call({"n": 1, "m": 2}))
+    assert 0 < one <= 1
+    assert json.loads(json.dumps(one)) == one
+    for same in ('{"m":2,"n":1}', ' { "m" : 2, "n" : 1.0 } '):
+        assert digest(bench.call(same)) == one
+    for other in ({"n": 2, "m": 2}, {"n": 1}, '{"n": 1, "m": "2"}', "{", '{"n": NaN}', "[" * 100_000):
+        assert digest(bench.call(other)) != one
+    assert digest(bench.call({"n": 1, "m": 2}, "sub")) != one
+    pair = bench.call({"n": 1}), bench.call({"n": 2})
+    assert digest(*pair) == digest(*reversed(pair)) != digest(pair[0], pair[0])
+    assert bench.judge(bench.case_with(SCHEMA), text="no").values["call_digest"] == 0
 
 
 def test_an_answer_without_calls_passes_and_did_not_trigger(bench: Any) -> None:

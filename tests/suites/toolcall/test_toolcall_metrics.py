@@ -277,3 +277,49 @@ def test_every_completion_of_the_unknown_lies_within_the_bounds(pairs: list[tupl
             assert worst - 1e-9 <= whole
         if whole is not None and best is not None:
             assert whole <= best + 1e-9
+
+
+def beside_officials(bench: Any, got: list[tuple[Case, Verdict]], *runs: list[float | None]) -> dict[str, Stat]:
+    references = tuple(
+        ReferenceRun(
+            name=f"official {k}",
+            model="m",
+            cases={
+                f"toolcall/{number:016x}": [
+                    {} if token is None else {"triggered": float(token > 0), "call_digest": token}
+                ]
+                for number, token in enumerate(tokens)
+            },
+        )
+        for k, tokens in enumerate(runs)
+    )
+    rows = bench.suite.metrics(got, bench.context([], references=references))
+    return {row.metric: row for row in rows}
+
+
+def test_calls_are_counted_where_official_runs_call_and_where_they_are_the_same(bench: Any) -> None:
+    got = run(
+        {**YES, "call_digest": 7.0},
+        {**YES, "call_digest": 8.0},
+        {**NO, "call_digest": 0.0},
+        REFUSED,
+        LOST,
+        {**YES, "call_digest": 7.0},
+    )
+    rows = beside_officials(bench, got, [7, 7, 7, 7, 7, 0], [7, 7, 0, 7, 7, None])
+    recall, match = rows["call_recall"], rows["call_match"]
+    # of seven official calls beside answers, four stand where the endpoint called, two of them with the same call
+    assert (recall.estimate, match.estimate) == (pytest.approx(4 / 7), pytest.approx(2 / 7))
+    assert (recall.n_planned, recall.n_concluded, recall.n_inconclusive) == (5, 4, 1)
+    assert recall.breakdown["official_agreement"] == pytest.approx(8 / 9)
+    refusals = rows["refusals"]
+    assert (refusals.estimate, refusals.n_planned, refusals.n_concluded) == (pytest.approx(1 / 5), 6, 5)
+
+
+def test_official_runs_recorded_without_calls_give_no_row_of_equal_calls(bench: Any) -> None:
+    found = {
+        row.metric for row in bench.suite.metrics(run(YES, NO), bench.context([], references=(reference(YES, NO),)))
+    }
+    assert {"call_recall", "refusals"} <= found
+    assert "call_match" not in found
+    assert not {"call_recall", "refusals"} & {row.metric for row in bench.suite.metrics(run(YES), bench.context([]))}
