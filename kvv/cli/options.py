@@ -45,6 +45,15 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust-config",
+        action="store_true",
+        default=None,
+        help="follow the hosts, keys, headers and sandbox that kvv.toml names; recorded until the file changes",
+    )
+
+
 def add_endpoint_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("endpoint")
     group.add_argument(
@@ -108,6 +117,9 @@ def add_again_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     parser.add_argument(
         "--sandbox", choices=BACKENDS, help=f"{when}where a model's commands run; none must be given each time"
     )
+    parser.add_argument("--data", action="append", metavar="SUITE=PATH", help=f"{when}a suite's data, the same")
+    parser.add_argument("--tokenizer", metavar="PATH", help=f"{when}the model's merges, the same")
+    parser.add_argument("--profile", metavar="NAME|FILE", help=f"{when}what the model promises, the same")
 
 
 def add_judge_options(parser: argparse.ArgumentParser) -> None:
@@ -234,6 +246,7 @@ def add_limit_options(parser: argparse.ArgumentParser) -> None:
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Everything `run`, `check` and `plan` take."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
+    add_trust_option(parser)
     add_endpoint_options(parser)
     add_choice_options(parser)
     add_sampling_options(parser)
@@ -249,6 +262,7 @@ def add_vendors_options(parser: argparse.ArgumentParser) -> None:
         help="a TOML file with a [[vendor]] table for each side: name, base_url, model, api_key_env, ...",
     )
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
+    add_trust_option(parser)
     parser.add_argument("--model", metavar="NAME", help="the model's name at every side whose table has none")
     add_judge_options(parser)
     add_choice_options(parser)

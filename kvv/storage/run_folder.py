@@ -19,6 +19,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from kvv.planning.config import ConfigError, RunConfig
+from kvv.planning.plain_file import read_plain
 from kvv.protocol.redaction.redactor import redact_url
 from kvv.storage.files import replace_file
 
@@ -128,9 +129,9 @@ def read_config(folder: Path) -> RunConfig:
     """
     path = folder / CONFIG
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise ConfigError(f"RUN: {path} is no file")
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(read_plain(path))
+        if isinstance(table.get("extra_body"), str):  # on a command line @FILE is read; written down are its fields
+            raise ConfigError(f"RUN: {path}: extra_body: must be a table")
         # where a value came from is what this file says of it, whatever the file says of that
         return RunConfig.model_validate({**table, "origin": dict.fromkeys(table, CONFIG)})
     except FileNotFoundError:
