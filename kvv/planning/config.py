@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,7 @@ from kvv.core.usage_error import text_problem
 from kvv.planning.plain_file import read_plain
 from kvv.planning.shard import parse_shard
 from kvv.planning.trust import TRUST_VARIABLE, guarded, is_trusted, trust
+from kvv.protocol.redaction.key_forms import is_issued_key, keys_in_body
 
 CONFIG_FILE = "kvv.toml"
 ENVIRONMENT = {"base_url": "KVV_BASE_URL", "model": "KVV_MODEL"}
@@ -107,6 +108,11 @@ def _extra_body(value: Any) -> Any:
     if not isinstance(parsed, dict):
         raise ValueError("must be a JSON object")
     _check_json(parsed, 0)
+    if key := next(keys_in_body(parsed), ""):
+        raise ValueError(
+            f"{key[:80]!r} looks like a key, which would be stored with every request; send it as a header from a"
+            " variable: --header-env HEADER=NAME"
+        )
     return parsed
 
 
@@ -411,6 +417,14 @@ def _check_url(name: str, url: str | None, origin: Mapping[str, str]) -> None:
     ):
         # the URL itself is not repeated: it may hold a password
         raise ConfigError(f"{_spelled(name, origin)}: wants http(s)://HOST[:PORT]/PATH")
+    # a process list shows it to every user of the machine, and a file to whoever reads it; the environment to nobody
+    said = [*parts.path.split("/"), *re.split("[&=]", parts.query)]
+    if origin.get(name) not in ENVIRONMENT.values() and any(is_issued_key(unquote(part)) for part in said):
+        option = "--" + name.replace("base_url", "api_key_env").replace("_", "-")
+        raise ConfigError(
+            f"{_spelled(name, origin)}: holds what looks like a key; put it into an environment variable and name that:"
+            f" {option} NAME, or --header-env HEADER=NAME"
+        )
 
 
 def _host_can_be_asked(host: str) -> bool:

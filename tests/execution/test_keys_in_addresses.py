@@ -169,3 +169,15 @@ def test_an_error_of_our_own_repeats_no_address(kvv_cli: Any, monkeypatch: pytes
 )
 def test_what_of_an_address_is_a_secret(url: str, secrets: list[str]) -> None:
     assert in_address(url) == secrets
+
+
+def test_a_runs_own_key_inside_extra_body_is_refused(kvv_cli: Any, monkeypatch: pytest.MonkeyPatch, serve: Any) -> None:
+    monkeypatch.setenv("KVV_API_KEY", "plain-canary-41d09b77aa")
+    with serve(status=401) as listener:
+        ran = kvv_cli(
+            *("check", "errors", "-q", "--model", "kimi-k3", "--base-url", listener.url),
+            *("--extra-body", '{"metadata": {"note": "plain-canary-41d09b77aa"}}'),
+        )
+        assert (ran.code, len(ran.err.splitlines()), listener.seen) == (2, 1, [])
+    assert "--extra-body: holds a key of this run" in ran.err
+    assert "41d09b77aa" not in ran.said
