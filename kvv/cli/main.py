@@ -18,6 +18,7 @@ from kvv.cli.options import (
     add_again_options,
     add_output_options,
     add_run_options,
+    add_shared_option,
     add_trust_option,
     add_vendors_options,
 )
@@ -173,6 +174,7 @@ def build_parser() -> Parser:
     imported.add_argument("--seed", type=int)
     add_trust_option(imported)
     add_output_options(imported)
+    add_shared_option(imported)
     return parser
 
 

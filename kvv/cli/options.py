@@ -45,6 +45,15 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_shared_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        default=None,
+        help="let other users of the machine read the run's folder (default: you alone)",
+    )
+
+
 def add_trust_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-config",
@@ -252,6 +261,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add_sampling_options(parser)
     add_limit_options(parser)
     add_output_options(parser)
+    add_shared_option(parser)
 
 
 def add_vendors_options(parser: argparse.ArgumentParser) -> None:
@@ -269,3 +279,4 @@ def add_vendors_options(parser: argparse.ArgumentParser) -> None:
     add_sampling_options(parser)
     add_limit_options(parser)
     add_output_options(parser)
+    add_shared_option(parser)

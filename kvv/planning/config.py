@@ -283,6 +283,7 @@ class RunConfig(BaseModel):
     yes: bool = False
 
     out: str = "reports"
+    shared: bool = False
     record: Literal["message", "full"] = "message"
     public: bool = False
     json_output: bool = False

@@ -14,7 +14,9 @@ _ISSUED = re.compile(
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic)\s+\S{8,}", re.IGNORECASE)
 #: names of fields whose text is a secret, whatever its form
-_SECRET_NAME = re.compile(XX)
+_SECRET_NAME = re.compile(
+    r"(?:.*[_-])?(?:api[_-]?key|secret|password|passwd|access[_-]?token|authorization)", re.IGNORECASE
+)
 #: a segment of a path that nobody would choose as a name; identifiers in hexadecimal, as of accounts, are no secrets
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9_~-]{24,}")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]+")

@@ -199,8 +199,11 @@ class Redactor:
         """
         if len(text) < limit or not self._secrets:
             return self.text(text)
-        end = len(self._secrets[0]) * ESCAPED_LENGTH
-        return f"{self.text(text[:-end])}{MARK}"
+        whole = text.encode("utf-8", "surrogatepass")
+        end = len(text[: -len(self._secrets[0]) * ESCAPED_LENGTH].encode("utf-8", "surrogatepass"))
+        # a disguised secret is told by its ends: one that begins before the place is not to be cut there
+        end = min([end, *(begin for begin, stop in self.spans(whole) if begin < end < stop)])
+        return f"{self._scrub(whole[:end]).decode('utf-8', 'surrogatepass')}{MARK}"
 
     def value(self, value: T, depth: int = 0) -> T:
         """A copy of a JSON-like value or frozen dataclass, keys included, with every string and bytes scrubbed.

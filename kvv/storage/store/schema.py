@@ -6,6 +6,7 @@ surrogates. Columns beside a record repeat what sums and filters need; the recor
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 
+from kvv.storage.files import is_private
 from kvv.storage.store.errors import StoreError
 
 #: "kvv1" in the file's header tells our files from any other SQLite file
@@ -144,6 +146,14 @@ def check_files(path: Path, *, writing: bool) -> None:
             raise StoreError(
                 f"{part}: has another name elsewhere (a hard link), which would change too; make a copy of the run"
             )
+
+
+def put_empty(path: Path) -> None:
+    """An empty file for a new store, private in a private folder: SQLite gives its logs the rights of the store."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if is_private(path.parent) else 0o644))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be opened or written here ({error.strerror or error})") from error
 
 
 def prepare_writer(connection: sqlite3.Connection) -> None:
