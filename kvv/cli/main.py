@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kvv import __version__
-from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_vendors_options
+from kvv.cli.options import (
+    Parser,
+    add_again_options,
+    add_output_options,
+    add_run_options,
+    add_shared_option,
+    add_trust_option,
+    add_vendors_options,
+)
 from kvv.cli.options_compared import add_compared_verbs
 from kvv.cli.stdio import outlets
 from kvv.core.exit_codes import ExitCode
@@ -58,6 +66,8 @@ def build_parser() -> Parser:
     resume.add_argument("--reference-base-url", metavar="URL", help="the same official endpoint at another address")
     resume.add_argument("--reference-api-key-env", metavar="NAME", help="name of the variable that holds its key")
     resume.add_argument("--as-reference", metavar="FILE", help="write the run's per-case results there")
+    resume.add_argument("--policy", metavar="NAME|FILE", help="what is required, the same")
+    resume.add_argument("--reference", action="append", metavar="FILE", help="the same results of an official run")
     add_output_options(resume)
     score = verbs.add_parser("score", help="judge a stored run again, offline, and show what changed")
     _add_run(score)
@@ -162,7 +172,9 @@ def build_parser() -> Parser:
     imported.add_argument("--reference", action="append", metavar="FILE")
     imported.add_argument("--as-reference", metavar="FILE")
     imported.add_argument("--seed", type=int)
+    add_trust_option(imported)
     add_output_options(imported)
+    add_shared_option(imported)
     return parser
 
 

@@ -45,6 +45,24 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_shared_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        default=None,
+        help="let other users of the machine read the run's folder (default: you alone)",
+    )
+
+
+def add_trust_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust-config",
+        action="store_true",
+        default=None,
+        help="follow the hosts, keys, headers and sandbox that kvv.toml names; recorded until the file changes",
+    )
+
+
 def add_endpoint_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("endpoint")
     group.add_argument(
@@ -108,6 +126,9 @@ def add_again_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     parser.add_argument(
         "--sandbox", choices=BACKENDS, help=f"{when}where a model's commands run; none must be given each time"
     )
+    parser.add_argument("--data", action="append", metavar="SUITE=PATH", help=f"{when}a suite's data, the same")
+    parser.add_argument("--tokenizer", metavar="PATH", help=f"{when}the model's merges, the same")
+    parser.add_argument("--profile", metavar="NAME|FILE", help=f"{when}what the model promises, the same")
 
 
 def add_judge_options(parser: argparse.ArgumentParser) -> None:
@@ -234,11 +255,13 @@ def add_limit_options(parser: argparse.ArgumentParser) -> None:
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Everything `run`, `check` and `plan` take."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
+    add_trust_option(parser)
     add_endpoint_options(parser)
     add_choice_options(parser)
     add_sampling_options(parser)
     add_limit_options(parser)
     add_output_options(parser)
+    add_shared_option(parser)
 
 
 def add_vendors_options(parser: argparse.ArgumentParser) -> None:
@@ -249,9 +272,11 @@ def add_vendors_options(parser: argparse.ArgumentParser) -> None:
         help="a TOML file with a [[vendor]] table for each side: name, base_url, model, api_key_env, ...",
     )
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
+    add_trust_option(parser)
     parser.add_argument("--model", metavar="NAME", help="the model's name at every side whose table has none")
     add_judge_options(parser)
     add_choice_options(parser)
     add_sampling_options(parser)
     add_limit_options(parser)
     add_output_options(parser)
+    add_shared_option(parser)

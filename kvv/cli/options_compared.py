@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options
+from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_shared_option
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[Parser]
@@ -75,6 +75,7 @@ def add_compared_verbs(verbs: Verbs) -> None:
         help="write the merged run's per-case results; needed again for shards of other machines",
     )
     add_output_options(merge)
+    add_shared_option(merge)
 
 
 def _add_baseline(verbs: Verbs) -> None:

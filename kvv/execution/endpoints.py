@@ -29,6 +29,9 @@ from kvv.planning.run_plan import RunPlan
 from kvv.protocol.reader import Received
 from kvv.storage.store import Store
 
+#: seconds that what is under way has to end in after the first interruption; a stream that never ends must not keep
+#: the user, and what is broken off is asked again by `kvv resume`
+DRAIN_S = 8.0
 #: reasons that stop every lane by itself
 COMMON_REASONS = frozenset({"interrupted", TARGET_ENDED, "deadline", "max-requests", "max-tokens-total", "max-cost"})
 
@@ -59,7 +62,7 @@ def execute(lanes: Sequence[EndpointRun], progress: ProgressFactory) -> list[Run
     try:
         return asyncio.run(_conduct(lanes, runners, progress))
     except (asyncio.CancelledError, KeyboardInterrupt):
-        stop = Stop(reason="interrupted", sentence="aborted by a second signal")
+        stop = Stop(reason="interrupted", sentence="interrupted: what was under way was broken off")
         for lane in lanes:
             lane.store.put_event("stop", {"reason": stop.reason, "sentence": stop.sentence})
         return [RunEnding(stop=replace(stop)) for _ in lanes]
@@ -170,16 +173,21 @@ class _Labelled:
 
 @contextmanager
 def _signals(runners: Sequence[Executor]) -> Iterator[None]:
-    """Ctrl-C or SIGTERM once: start nothing more and drain; twice: abort. Handlers exist on the main thread only."""
+    """Ctrl-C or SIGTERM once: start nothing more and drain, for at most ``DRAIN_S``; twice: abort at once. Handlers
+    exist on the main thread only.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
+    patience: list[asyncio.TimerHandle] = []
 
     def halt() -> None:
         for runner in runners:
             runner.halt("interrupted", "interrupted: no more requests were started")
+        if task is not None:
+            patience.append(loop.call_later(DRAIN_S, task.cancel))
 
     def interrupted(number: int, frame: FrameType | None) -> None:
         if any(runner.stop.reason == "interrupted" for runner in runners) and task is not None:
@@ -192,5 +200,7 @@ def _signals(runners: Sequence[Executor]) -> Iterator[None]:
     try:
         yield
     finally:
+        for timer in patience:
+            timer.cancel()
         for name, handler in before.items():
             signal.signal(name, handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from kvv.sandbox import Sandbox, find_backend
 from kvv.sandbox.adapters import OWN
 from kvv.storage.store import Store
 from kvv.transport import Endpoint, EndpointError, Transport
+from kvv.transport.endpoint import in_address
 
 #: reasons that a second try at the end of the run may mend; the rest would only repeat themselves
 NOT_TRIED_AGAIN = frozenset(
@@ -102,7 +104,16 @@ def check_endpoints(job: RunPlan, lane: str = "") -> None:
     """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written.
     ``lane``: "reference".
     """
-    for found in endpoints(job, job.config.base_url or "http://127.0.0.1").values():
+    all_roles = endpoints(job, job.config.base_url or "http://127.0.0.1")
+    known = redactor_for(all_roles).plus(
+        secret for found in all_roles.values() for secret in in_address(found.base_url)
+    )
+    if known.suspects(json.dumps(job.config.extra_body, ensure_ascii=False)):
+        raise ConfigError(
+            "--extra-body: holds a key of this run, which would be stored with every request; the key's variable is"
+            " named by --api-key-env, a header's by --header-env"
+        )
+    for found in all_roles.values():
         try:
             Transport({found.role: found}, redactor=Redactor(), limits=ReadLimits())
         except EndpointError as error:

@@ -14,14 +14,17 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kvv.core import Surface
 from kvv.core.usage_error import ConfigError as ConfigError
 from kvv.core.usage_error import text_problem
+from kvv.planning.plain_file import read_plain
 from kvv.planning.shard import parse_shard
+from kvv.planning.trust import TRUST_VARIABLE, guarded, is_trusted, trust
+from kvv.protocol.redaction.key_forms import is_issued_key, keys_in_body
 
 CONFIG_FILE = "kvv.toml"
 ENVIRONMENT = {"base_url": "KVV_BASE_URL", "model": "KVV_MODEL"}
@@ -105,6 +108,11 @@ def _extra_body(value: Any) -> Any:
     if not isinstance(parsed, dict):
         raise ValueError("must be a JSON object")
     _check_json(parsed, 0)
+    if key := next(keys_in_body(parsed), ""):
+        raise ValueError(
+            f"{key[:80]!r} looks like a key, which would be stored with every request; send it as a header from a"
+            " variable: --header-env HEADER=NAME"
+        )
     return parsed
 
 
@@ -275,6 +283,7 @@ class RunConfig(BaseModel):
     yes: bool = False
 
     out: str = "reports"
+    shared: bool = False
     record: Literal["message", "full"] = "message"
     public: bool = False
     json_output: bool = False
@@ -294,7 +303,8 @@ class RunConfig(BaseModel):
 def load_config(
     flags: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> RunConfig:
-    """Lay flags over environment over kvv.toml over the defaults; ``flags`` holds only what was given.
+    """Lay flags over environment over kvv.toml over the defaults; ``flags`` holds only what was given, and with
+    ``trust_config`` that the user vouches for the file.
 
     Raises ConfigError naming the option and its origin.
     """
@@ -302,7 +312,8 @@ def load_config(
     path = (cwd or Path.cwd()) / CONFIG_FILE
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
-    for name, value in _read_toml(path).items():
+    text = _read_text(path)
+    for name, value in _parsed_toml(path, text).items():
         values[name.replace("-", "_")] = value
         origin[name.replace("-", "_")] = CONFIG_FILE
     for name, variable in ENVIRONMENT.items():
@@ -310,10 +321,31 @@ def load_config(
             values[name] = environ[variable]
             origin[name] = variable
     for name, value in flags.items():
-        if value is not None:
+        if value is not None and name != "trust_config":
             values[name] = value
             origin[name] = "flag"
-    return _validated(values, origin)
+    told = bool(flags.get("trust_config"))
+    if not told:
+        _check_trust(path, text, values, origin, environ)
+    config = _validated(values, origin)
+    if told:
+        trust(path, text)
+    return config
+
+
+def _check_trust(
+    path: Path, text: str, values: Mapping[str, Any], origin: Mapping[str, str], environ: Mapping[str, str]
+) -> None:
+    """ConfigError where the file sets what only a trusted one may, before any value of it is followed. What a flag or
+    the environment replaces does not count.
+    """
+    defaults = {name: field.default for name, field in RunConfig.model_fields.items()}
+    named = guarded({name: value for name, value in values.items() if origin[name] == CONFIG_FILE}, defaults)
+    if named and not is_trusted(path, text, environ):
+        raise ConfigError(
+            f"{CONFIG_FILE}: sets {', '.join(named)}, which a file may do only if you trust it: read it, then give"
+            f" --trust-config once (until the file changes), or in CI its SHA-256 in {TRUST_VARIABLE}"
+        )
 
 
 def revise(config: RunConfig, flags: Mapping[str, Any]) -> RunConfig:
@@ -350,13 +382,18 @@ def _spelled(name: str, origin: Mapping[str, str]) -> str:
     return option if where in ("", "flag") else f"{name} in {where}"
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_text(path: Path) -> str:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return read_plain(path, follow=True)
     except FileNotFoundError:
-        return {}
+        return ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: cannot be read: {error}") from error
+
+
+def _parsed_toml(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except RecursionError:
         raise ConfigError(f"{path.name}: is nested too deep") from None
     except ValueError as error:  # TOMLDecodeError, and an integer of five thousand digits
@@ -381,6 +418,14 @@ def _check_url(name: str, url: str | None, origin: Mapping[str, str]) -> None:
     ):
         # the URL itself is not repeated: it may hold a password
         raise ConfigError(f"{_spelled(name, origin)}: wants http(s)://HOST[:PORT]/PATH")
+    # a process list shows it to every user of the machine, and a file to whoever reads it; the environment to nobody
+    said = [*parts.path.split("/"), *re.split("[&=]", parts.query)]
+    if origin.get(name) not in ENVIRONMENT.values() and any(is_issued_key(unquote(part)) for part in said):
+        option = "--" + name.replace("base_url", "api_key_env").replace("_", "-")
+        raise ConfigError(
+            f"{_spelled(name, origin)}: holds what looks like a key; put it into an environment variable and name that:"
+            f" {option} NAME, or --header-env HEADER=NAME"
+        )
 
 
 def _host_can_be_asked(host: str) -> bool:

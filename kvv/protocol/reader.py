@@ -8,7 +8,7 @@ event stream; it parses each frame once and hands it to the decoder and to the r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
@@ -115,10 +115,11 @@ class ExchangeReader:
         keep_frames: bool,
         limits: ReadLimits,
         redact: Redact | None,
+        look: Callable[[bytes], None] | None = None,
         steady: bool = True,
     ) -> None:
-        """``redact`` maps stored bytes to what may be stored; ``steady`` False takes every frame the long way (for
-        tests).
+        """``redact`` maps stored bytes to what may be stored; ``look`` is shown a body, and each event of a stream
+        whose envelope is new; ``steady`` False takes every frame the long way (for tests).
         """
         self._identity, self._attempt, self._request, self._started = identity, attempt, request, started
         self._rules = rules
@@ -126,6 +127,7 @@ class ExchangeReader:
         self._limits = limits
         self._text_limit = min(limits.text_bytes, limits.body_bytes)
         self._redact = redact
+        self._look = look
         self._decoder = Decoder()
         self._events = EventStream(limits.event_bytes)
         self._pace = IncrementTiming()
@@ -253,6 +255,8 @@ class ExchangeReader:
             self._settle(steady)
             self._useless = 0 if steady.hits else self._useless + 1
             self._steady = None
+        if self._look is not None:
+            self._look(frame.data)
         parsed = parse_event(frame.data, self._limits.json_depth)
         before = decoder.increments
         decoder.feed(frame, parsed)
@@ -316,6 +320,8 @@ class ExchangeReader:
         self._pieces = []
         text = data.strip()
         self._open_body = text.startswith(b"{") and not text.endswith(b"}")
+        if self._look is not None:
+            self._look(data)
         frame = Frame(1, total_ms, data, "body")
         parsed = parse(data, self._limits.json_depth)
         self._decoder.feed(frame, parsed)

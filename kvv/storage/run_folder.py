@@ -19,8 +19,9 @@ import tomli_w
 from pydantic import ValidationError
 
 from kvv.planning.config import ConfigError, RunConfig
+from kvv.planning.plain_file import read_plain
 from kvv.protocol.redaction.redactor import redact_url
-from kvv.storage.files import replace_file
+from kvv.storage.files import make_folder, replace_file
 
 STORE = "store.sqlite"
 CONFIG = "run.toml"
@@ -82,13 +83,15 @@ def slug(text: str, limit: int = 32) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:limit].strip("-.") or "unnamed"
 
 
-def create_folder(out: str, vendor: str, model: str) -> Path:
-    """``<out>/<utc>-<vendor>-<model>-<hash>/``, new, with no colon or slash from names and under 100 characters."""
+def create_folder(out: str, vendor: str, model: str, *, shared: bool) -> Path:
+    """``<out>/<utc>-<vendor>-<model>-<hash>/``, new, with no colon or slash from names and under 100 characters; this
+    user's alone unless ``shared``.
+    """
     stamp = datetime.now(UTC).strftime(_STAMP_FORM)
     name = f"{stamp}-{vendor}-{slug(model)}-{secrets.token_hex(3)}"[:NAME_LIMIT]
     folder = Path(out) / name
     try:
-        folder.mkdir(parents=True)
+        make_folder(folder, shared=shared)
     except OSError as error:
         raise ConfigError(f"--out: cannot make {folder}: {error.strerror or error}") from error
     return folder
@@ -128,9 +131,9 @@ def read_config(folder: Path) -> RunConfig:
     """
     path = folder / CONFIG
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise ConfigError(f"RUN: {path} is no file")
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(read_plain(path))
+        if isinstance(table.get("extra_body"), str):  # on a command line @FILE is read; written down are its fields
+            raise ConfigError(f"RUN: {path}: extra_body: must be a table")
         # where a value came from is what this file says of it, whatever the file says of that
         return RunConfig.model_validate({**table, "origin": dict.fromkeys(table, CONFIG)})
     except FileNotFoundError:

@@ -1,12 +1,15 @@
 """What this user, on this machine, started: only such a run may say by itself where its requests go and with which key.
 
 A run folder may come from anybody, and its ``run.toml`` can be edited. A run therefore begins with a seal in its store:
-a keyed hash over the options that name an address, the variable of a key or of a header, a sandbox or a file to write.
+a keyed hash over the options that name an address, the variable of a key or of a header, a sandbox, or a file to read
+or to write.
 The key stays in the user's state folder and never enters a run. Whoever lacks the key cannot make a seal, and the run's
 id in it keeps a seal from being moved to another run.
 
 An option that is covered by no valid seal must be given again on the command line. That is also how a job goes on with
 a run that another, short-lived machine began.
+
+A name that kvv itself knows (a shipped policy or profile, the fixture of a suite) is no path and needs no proof.
 """
 
 from __future__ import annotations
@@ -23,23 +26,18 @@ from pathlib import Path
 from typing import Any
 
 from kvv.planning.config import ConfigError, RunConfig
+from kvv.planning.trust import GUARDED, state_folder
+from kvv.profiles.policy import policy_ids
+from kvv.profiles.profile import profile_ids
 from kvv.rendering.escape import plain
 from kvv.storage.files import new_beside
 from kvv.storage.run_folder import STORE, as_written, read_config
 from kvv.storage.store import Store, StoreError
 
-#: options that say where something is sent or written, with whose secret, or where a model's commands run
-SEALED = (
-    "base_url",
-    "api_key_env",
-    "header_env",
-    "judge_base_url",
-    "judge_api_key_env",
-    "reference_base_url",
-    "reference_api_key_env",
-    "sandbox",
-    "as_reference",
-)
+#: options whose value may be a file or folder of this machine, which is read and, as questions, sent
+PATHS = ("data", "tokenizer", "policy", "reference", "profile")
+#: what a received folder alone does not decide
+SEALED = (*GUARDED, *PATHS)
 #: the record's name in the store
 RECORD = "seal"
 KEY_FILE, KEY_BYTES = "seal.key", 32
@@ -72,6 +70,7 @@ def doubtful(folder: Path, config: RunConfig) -> tuple[str, ...]:
         name
         for name in SEALED
         if (value := getattr(config, name)) != default[name]
+        and not _known(name, value)
         and (name not in proven or (name == "sandbox" and value == "none"))
     )
 
@@ -91,9 +90,25 @@ def trusted_config(folder: Path, given: Collection[str], unused: Collection[str]
     return config
 
 
+def _known(name: str, value: Any) -> bool:
+    """Whether an option of ``PATHS`` names no file of this machine, but what kvv brings itself."""
+    match name:
+        case "data":
+            return all(path == "fixture" for path in value.values())
+        case "policy":
+            return value in policy_ids()
+        case "profile":
+            return value in profile_ids()
+    return False
+
+
 def _option(name: str, value: Any) -> str:
     values = (
-        [f"{header}={variable}" for header, variable in value.items()] if isinstance(value, Mapping) else [str(value)]
+        [f"{header}={variable}" for header, variable in value.items()]
+        if isinstance(value, Mapping)
+        else [str(one) for one in value]
+        if isinstance(value, tuple)
+        else [str(value)]
     )
     return " ".join(f"--{name.replace('_', '-')} {shlex.quote(one)}" for one in values)
 
@@ -120,14 +135,8 @@ def _mac(key: bytes, config: RunConfig, run_id: str, options: Collection[str]) -
 
 
 def _key_path() -> Path | None:
-    """Under XDG_STATE_HOME, ``~/.local/state`` or, on Windows, LOCALAPPDATA. None where the user has no home."""
-    named = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
-    try:
-        # a relative path is to be ignored (XDG Base Directory Specification): it would be another key in each folder
-        root = Path(named) if Path(named).is_absolute() else Path.home() / ".local" / "state"
-    except RuntimeError:
-        return None
-    return root / "kvv" / KEY_FILE
+    folder = state_folder()
+    return folder and folder / KEY_FILE
 
 
 def _stored_key() -> bytes | None:

@@ -111,6 +111,7 @@ class Transport:
         ``deadline``: seconds from now to the end of the whole run.
         """
         channel = self._channels[request.role]
+        detector = Detector(self._redactor)
         reader = ExchangeReader(
             identity=identity,
             attempt=attempt,
@@ -120,8 +121,9 @@ class Transport:
             keep_frames=keep_frames,
             limits=self._limits,
             redact=None,  # done below, once, over everything
+            look=detector.look,
         )
-        call = _Call(reader, Detector(self._redactor))
+        call = _Call(reader, detector)
         connect, first_byte, idle = self._patience(request, body.size)
         watch = Watch(first_byte=first_byte, idle=idle, deadline=deadline)
         fault: Fault | None = None
@@ -308,7 +310,9 @@ class _Call:
 
     async def _take(self, response: aiohttp.ClientResponse, watch: Watch) -> Fault | None:
         raw = response.raw_headers
-        self.detector.feed(b"\n".join(value for _, value in raw))
+        head = b"\n".join(value for _, value in raw)
+        self.detector.feed(head)
+        self.detector.look(head)
         self._reader.head(
             response.status, [(name.decode("latin-1").lower(), value.decode("utf-8", "replace")) for name, value in raw]
         )

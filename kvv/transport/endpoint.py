@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from kvv.core import Credential, Role
 from kvv.core.vocabulary import WRONG_KEY
+from kvv.protocol.redaction.key_forms import keys_in_path
 
 #: fields of an address's query that say which service is meant
 KEYLESS_FIELDS = frozenset(
@@ -95,7 +96,8 @@ def secrets(endpoint: Endpoint, proxy: str | None) -> list[str | None]:
 
 
 def in_address(url: str) -> list[str]:
-    """User name, password and the values of the query, as written and decoded; never raises.
+    """User name, password, the values of the query and what looks like a key in the path, as written and decoded;
+    never raises.
 
     Left out are fields of the query that name a service, and words that stand in any answer: hiding those would only
     garble answers.
@@ -107,7 +109,8 @@ def in_address(url: str) -> list[str]:
     fields = (part.partition("=") for part in parts.query.split("&"))
     values = [value if sign else name for name, sign, value in fields if unquote(name).lower() not in KEYLESS_FIELDS]
     written = [value for value in (parts.username or "", *values) if not _KEYLESS_VALUE.fullmatch(unquote(value))]
-    ways = (way for value in (parts.password or "", *written) for way in (value, unquote(value), unquote_plus(value)))
+    secrets = (parts.password or "", *written, *keys_in_path(parts.path))
+    ways = (way for value in secrets for way in (value, unquote(value), unquote_plus(value)))
     return [way for way in dict.fromkeys(ways) if way]
 
 

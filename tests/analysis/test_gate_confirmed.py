@@ -66,9 +66,13 @@ def night(runs: Any, call: Any, worse: MockServer) -> Path:
     text = (folder / "run.toml").read_text("utf-8")
     address = next(line for line in text.splitlines() if line.startswith("base_url"))
     (folder / "run.toml").write_text(text.replace(address, f'base_url = "{worse.base_url}"'), "utf-8")
+    started_here(folder)
+    return folder
+
+
+def started_here(folder: Path) -> None:
     with Store.open(folder / STORE) as store:
         store.set_meta(RECORD, seal(read_config(folder), store.meta()["run_id"]))
-    return folder
 
 
 def gated(call: Any, night: Path, runs: Any, *arguments: Any) -> tuple[int, Any]:
@@ -142,6 +146,7 @@ def test_a_measurement_that_cannot_be_made_leaves_the_alarm_unconfirmed(
 ) -> None:
     text = (night / "run.toml").read_text("utf-8")
     (night / "run.toml").write_text(text.replace("suites =", 'tokenizer = "gone.json"\nsuites =', 1), "utf-8")
+    started_here(night)
     code, found = gated(call, night, runs, "--confirm-now")
     assert (code, found["confirming"]) == (3, None)
     assert "the fresh measurement was not made: --tokenizer" in found["headline"]

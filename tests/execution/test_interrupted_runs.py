@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,3 +149,28 @@ def test_a_run_that_is_complete_is_resumed_without_a_request_beyond_the_probe(
     resume(tmp_path)
     assert server.stats()["requests"] - asked == 1
     assert verdicts(run_folder(tmp_path)) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="handlers are of the main thread")
+def test_the_first_interruption_ends_a_stuck_answer(kvv_cli: Any, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound on a drain is the user's patience, not the endpoint's: this one would hold the run for an hour."""
+    monkeypatch.setattr("kvv.execution.endpoints.DRAIN_S", 0.2)
+
+    def answer(number: int, headers: dict[str, str], body: bytes) -> dict[str, Any]:
+        if number == 1:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        message = {"role": "assistant", "content": "ready"}
+        whole = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        return {"body": json.dumps(whole).encode(), "hang": 3600.0 if number else 0.0}
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    started = time.monotonic()
+    try:
+        with serve(answer) as server:
+            ran = kvv_cli("check", "params", "--base-url", server.url, "--model", "kimi-k3", "-q")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(server.seen) > 1
+    assert time.monotonic() - started < 60
+    assert (ran.code, "kvv resume" in ran.err) == (130, True)

@@ -5,13 +5,11 @@ whoever echoes it.
 from __future__ import annotations
 
 import json
-import sqlite3
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-import zstandard
+from stored import everything_in
 
 from kvv.transport.endpoint import in_address
 
@@ -44,22 +42,6 @@ def echoing(role: str) -> dict[str, Any]:
         "body": json.dumps(answer | {"usage": usage, "error": None}).encode(),
         "headers": {"x-request-id": said, "server": said},
     }
-
-
-def everything_in(folder: Path) -> bytes:
-    """Every file of a folder, the values of its stores unpacked."""
-    found = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-    for path in folder.rglob("store.sqlite"):
-        with sqlite3.connect(path) as store:
-            tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            values = [value for table in tables for row in store.execute(f"SELECT * FROM {table}") for value in row]  # noqa: S608 its own names
-        found += [value if isinstance(value, bytes) else str(value).encode() for value in values]
-        found += [
-            zstandard.ZstdDecompressor().decompressobj().decompress(value)
-            for value in values
-            if isinstance(value, bytes) and value.startswith(zstandard.FRAME_HEADER)
-        ]
-    return b"\n".join(found)
 
 
 def leaked(data: bytes) -> list[str]:
@@ -169,3 +151,15 @@ def test_an_error_of_our_own_repeats_no_address(kvv_cli: Any, monkeypatch: pytes
 )
 def test_what_of_an_address_is_a_secret(url: str, secrets: list[str]) -> None:
     assert in_address(url) == secrets
+
+
+def test_a_runs_own_key_inside_extra_body_is_refused(kvv_cli: Any, monkeypatch: pytest.MonkeyPatch, serve: Any) -> None:
+    monkeypatch.setenv("KVV_API_KEY", "plain-canary-41d09b77aa")
+    with serve(status=401) as listener:
+        ran = kvv_cli(
+            *("check", "errors", "-q", "--model", "kimi-k3", "--base-url", listener.url),
+            *("--extra-body", '{"metadata": {"note": "plain-canary-41d09b77aa"}}'),
+        )
+        assert (ran.code, len(ran.err.splitlines()), listener.seen) == (2, 1, [])
+    assert "--extra-body: holds a key of this run" in ran.err
+    assert "41d09b77aa" not in ran.said

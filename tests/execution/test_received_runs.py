@@ -115,6 +115,33 @@ def test_another_machine_goes_on_with_what_is_given_again(
     assert ended.code == 0, ended.said
 
 
+def test_files_that_only_a_received_folder_names_are_not_read(
+    keyed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    private = tmp_path / "private.toml"
+    private.write_text(f'note = "{OTHER}"')
+    with MockServer(MockConfig(api_key=KEY)) as server:
+        folder = keyed(*CUT, "--base-url", server.base_url, "--policy", "nightly", "--data", "aime2025=fixture").folder
+        asked = server.stats()["requests"]
+        for option in ("policy", "profile", "tokenizer"):
+            received = shutil.copytree(folder, folder.parent / "received", dirs_exist_ok=True)
+            edited(received, **{option: str(private)})
+            said = keyed("resume", str(received), *MORE)
+            assert refused(said, f"--{option} {private}")
+            assert OTHER not in said.err
+        edited(received, data={"aime2025": str(private)}, reference=[str(private)], tokenizer=None)
+        assert refused(keyed("resume", str(received), *MORE), f"--data aime2025={private}", f"--reference {private}")
+        # to a command line @FILE means the file; a folder has the fields themselves
+        edited(received, data=None, reference=None, extra_body=f"@{private}")
+        assert refused(keyed("resume", str(received), *MORE), "extra_body: must be a table")
+        assert server.stats()["requests"] == asked
+        # names that kvv brings are nobody's files: another machine is asked for nothing but the address
+        another_machine(monkeypatch, tmp_path)
+        keyed("resume", str(folder), "--base-url", server.base_url, *MORE)
+        checks = json.loads((folder / "report.json").read_text("utf-8"))["checks"]
+        assert {check["verdict"] for check in checks} == {"pass"}
+
+
 def test_a_seal_is_of_its_run_alone(keyed: Any, serve: Any, tmp_path: Path) -> None:
     with serve(status=401) as listener:
         own = keyed(*CUT, "--base-url", listener.url).folder
@@ -189,7 +216,9 @@ def test_no_sandbox_is_a_word_of_the_command_line_alone(keyed: Any, serve: Any) 
     with serve(status=401) as listener:
         Path("kvv.toml").write_text('sandbox = "none"\n', "utf-8")
         for verb in ("run", "check", "plan"):
-            assert refused(keyed(verb, *CUT[1:], "--base-url", listener.url), "sandbox in kvv.toml", "--sandbox none")
+            asked = (verb, *CUT[1:], "--base-url", listener.url)
+            assert refused(keyed(*asked), "kvv.toml: sets sandbox", "--trust-config")
+            assert refused(keyed(*asked, "--trust-config"), "sandbox in kvv.toml", "--sandbox none")
         Path("kvv.toml").unlink()
         assert listener.seen == []
         cut = keyed(*CUT, "--base-url", listener.url, "--sandbox", "none")  # as a flag it is taken, and kept
@@ -281,7 +310,10 @@ def test_a_configuration_that_is_a_pipe_is_not_waited_for(kvv_cli: Any) -> None:
     folder = kvv_cli("check", "errors", "--case", "errors/key/*", "-q").folder
     (folder / "run.toml").unlink()
     os.mkfifo(folder / "run.toml")
-    assert refused(kvv_cli("resume", str(folder), "-q"), "run.toml is no file")
+    assert refused(kvv_cli("resume", str(folder), "-q"), "run.toml: is no plain file")
+    (folder / "run.toml").unlink()
+    (folder / "run.toml").symlink_to("/dev/zero")
+    assert refused(kvv_cli("resume", str(folder), "-q"), "run.toml: is no plain file")
 
 
 @posix

@@ -162,7 +162,7 @@ def test_every_other_header_may_be_sent(name: str, tmp_path: Path) -> None:
 
 def test_a_headers_value_in_place_of_its_variables_name_is_refused_and_not_repeated(tmp_path: Path) -> None:
     (tmp_path / "kvv.toml").write_text(f'header-env = {{ "X-Key" = "{KEY}" }}\n')
-    for flags in ({"header_env": [f"X-Key={KEY}"]}, {}):
+    for flags in ({"header_env": [f"X-Key={KEY}"]}, {"trust_config": True}):
         with pytest.raises(ConfigError, match="header") as error:
             load_config(flags, environ={}, cwd=tmp_path)
         assert KEY not in str(error.value)

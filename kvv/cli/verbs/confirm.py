@@ -27,6 +27,8 @@ from kvv.storage.view import RunView
 FOLDER = "confirming"
 #: what names a reference: what the confirmation is judged against is the gate's
 NOT_ASKED = frozenset(name for name in RunConfig.model_fields if name.startswith("reference")) | {"as_reference"}
+#: further options of a run that its confirmation does not have
+NOT_AGAIN = frozenset({"shard", "policy", "early_stop", "strict", "json_output", "quiet"})
 #: options of the gate that bound the fresh measurement; those not given are the run's own
 BOUNDS = (
     "deadline",
@@ -34,10 +36,8 @@ BOUNDS = (
     "max_requests",
     "max_tokens_total",
     "yes",
-    *(name for name in SEALED if name not in NOT_ASKED),
+    *(name for name in SEALED if name not in NOT_ASKED | NOT_AGAIN),
 )
-#: further options of a run that its confirmation does not have
-NOT_AGAIN = frozenset({"shard", "policy", "early_stop", "strict", "json_output", "quiet"})
 #: failing cases of one contract suite beyond which the whole suite is asked, and exchanges looked at for one rule
 CASES, EXCHANGES = 20, 2_000
 

@@ -46,7 +46,7 @@ def import_results(arguments: argparse.Namespace) -> int:
     job = _job(config, imported, config.model or imported.model)
     announce_doubles(job)
     check_reference(config)
-    folder = create_folder(config.out, IMPORTED, job.model)
+    folder = create_folder(config.out, IMPORTED, job.model, shared=config.shared)
     source = Path(arguments.file)
     meta = {
         **run_meta(job, folder.name, __version__),

@@ -61,10 +61,11 @@ def merge(arguments: argparse.Namespace) -> int:
             "out": arguments.out or "reports",
             "json_output": bool(arguments.json_output),
             "quiet": bool(arguments.quiet),
+            "shared": bool(arguments.shared),
             "as_reference": arguments.as_reference or config.as_reference,
         }
     )
-    folder = create_folder(config.out, metas[0]["vendor"], metas[0]["model"])
+    folder = create_folder(config.out, metas[0]["vendor"], metas[0]["model"], shared=config.shared)
     meta = merged_meta([metas[i] for i in order], folder.name) | {
         RECORD: None if unproven else seal(config, folder.name)
     }

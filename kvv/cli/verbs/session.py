@@ -28,6 +28,7 @@ from kvv.planning.run_plan import RunPlan
 from kvv.rendering.escape import plain
 from kvv.reporting.finalize import Tell, check_reference, finalize, record_ending, write_files
 from kvv.sandbox import WARNING
+from kvv.storage.files import is_private, make_folder
 from kvv.storage.run_folder import STORE, create_folder, slug, vendor_of, write_config
 from kvv.storage.run_metadata import check_meta, run_meta
 from kvv.storage.store import Store, StoreError, WriteError
@@ -65,7 +66,8 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None, v
         check_endpoints(one, name)
     check_reference(config)
     with ExitStack() as undo:
-        folder = create_folder(config.out, slug(vendor) or vendor_of(config.base_url), job.model)
+        owner = slug(vendor) or vendor_of(config.base_url)
+        folder = create_folder(config.out, owner, job.model, shared=config.shared)
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         store = begin(job, folder, part=part, undo=undo, vendor=vendor)
         beside = None if official is None else begin(official, lane_folder(folder), lane_of=folder.name, undo=undo)
@@ -90,7 +92,8 @@ def begin(
     one.
     """
     try:
-        folder.mkdir(exist_ok=True)
+        if not folder.is_dir():
+            make_folder(folder, shared=not is_private(folder.parent))
         meta = {**run_meta(job, folder.name if not lane_of else f"{lane_of}-{folder.name}", __version__), "shard": part}
         meta |= {"lane_of": lane_of} if lane_of else {}
         meta |= {"vendor": vendor} if vendor else {}

@@ -74,7 +74,7 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
     sides: list[_Side] = []
     with ExitStack() as undo:
         for name, job in jobs.items():
-            folder = create_folder(config.out, slug(name), job.model)
+            folder = create_folder(config.out, slug(name), job.model, shared=config.shared)
             undo.callback(shutil.rmtree, folder, ignore_errors=True)
             sides.append(_Side(name=name, job=job, folder=folder, store=begin(job, folder, undo=undo, vendor=name)))
         for side in sides:
@@ -173,7 +173,7 @@ def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfi
     )
     lines = verdict_lines(found.sides)
     shown, data = _document(found, lines, names, _prices([side.job for side in sides])), _json(found, lines, names)
-    folder = create_folder(config.out, "vendors", sides[0].job.model)
+    folder = create_folder(config.out, "vendors", sides[0].job.model, shared=config.shared)
     for ending, text in (("md", markdown(shown)), ("html", html(shown)), ("json", data)):
         write(folder / f"{NAME}.{ending}", text, "--out")
     if config.json_output:

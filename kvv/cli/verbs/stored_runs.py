@@ -20,7 +20,7 @@ from kvv.planning.config import ConfigError, RunConfig
 from kvv.rendering.escape import plain, uncommanding_json
 from kvv.sandbox.adapters import AdapterError, check_played
 from kvv.storage.files import replace_file
-from kvv.storage.run_folder import STORE, read_config
+from kvv.storage.run_folder import STORE
 from kvv.storage.store import Store, StoredExchange, UnknownCaseError
 
 if TYPE_CHECKING:
@@ -97,10 +97,9 @@ def score(arguments: argparse.Namespace) -> int:
         if len(changes) > 50:
             print(f"... and {len(changes) - 50} more", file=sys.stderr)
         _score_lane(store, folder)
-        config = read_config(folder).model_copy(
-            update={"json_output": bool(arguments.json_output), "quiet": bool(arguments.quiet), "as_reference": None}
-        )
-        return write_reports(RunConfig.model_validate(config.model_dump()), store, folder)
+        # of the folder's own options nothing is followed: the store holds what was asked and how it is judged
+        config = RunConfig(json_output=bool(arguments.json_output), quiet=bool(arguments.quiet))
+        return write_reports(config, store, folder)
 
 
 def _check_agents(store: Store) -> None:

@@ -2,8 +2,8 @@
 
 A ``Redactor`` knows the secrets (keys of every role, passwords of proxies) and replaces each wherever it may be
 echoed: raw, escaped for JSON (also twice, as inside tool arguments), URLs or HTML, whole or character by character,
-in base64 at any alignment (as inside ``user:key``), and a long piece of one that a cut left at the end. It runs on
-every frame, so the common case, nothing there, is a few substring searches that return the same object.
+in base64 at any alignment (as inside ``user:key``), a long piece of one that a cut left at the end, and what
+``disguises`` knows. The common case, nothing there, is a few substring searches that return the same object.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from kvv.protocol.redaction.disguises import REACH, Disguises
+from kvv.protocol.redaction.key_forms import keys_in_path
 from kvv.protocol.redaction.secret_forms import ESCAPED_LENGTH, base64_cores, escaped_pattern, forms, hints, unescape
 
 MARK = "[redacted]"
@@ -53,11 +55,15 @@ T = TypeVar("T")
 
 
 def redact_url(url: str) -> str:
-    """The URL without userinfo, with the value of every query parameter and the fragment replaced; never raises."""
+    """The URL without userinfo, with the value of every query parameter, the fragment and what looks like a key in the
+    path replaced; never raises.
+    """
     head, question, query = url.partition("?")
     head, fragment = (head, "") if question else head.partition("#")[::2]
     query, hash_mark, _ = query.partition("#")
     head = _AUTHORITY.sub(r"\1", head)
+    for secret in keys_in_path(head.partition("://")[2].partition("/")[2]):
+        head = head.replace(secret, MARK)
     if question:
         head += "?" + "&".join(
             f"{name}={MARK}" if equals else MARK
@@ -72,7 +78,7 @@ class Redactor:
     ``data`` and ``text`` return their argument itself where nothing matches.
     """
 
-    __slots__ = ("_hints", "_needles", "_pattern", "_pieces", "_secrets", "_text_needles", "_text_signs")
+    __slots__ = ("_disguises", "_hints", "_needles", "_pattern", "_pieces", "_secrets", "_text_needles", "_text_signs")
 
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
         known = {secret.strip() for secret in secrets if secret is not None}
@@ -108,26 +114,45 @@ class Redactor:
         self._text_needles = tuple(needle.decode("utf-8", "ignore") for needle in self._needles)
         self._pattern = re.compile(b"|".join(patterns)) if patterns else None
         self._pieces = tuple(s.encode() for s in self._secrets if len(s) > PIECE)
+        self._disguises = Disguises(self._secrets)
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._secrets)} secrets)"
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """Data that holds none of these holds no secret."""
+        """Data that holds none of these, and no escaped character, holds no secret as it is spelled."""
         return self._needles
 
     def suspects(self, text: str) -> bool:
-        """Whether the text may hold a secret; False is certain."""
-        return any(needle in text for needle in self._text_needles) or self._hides_in(text)
+        """Whether the text may hold a secret, spelled or disguised; False is certain."""
+        return (
+            any(needle in text for needle in self._text_needles)
+            or self._hides_in(text)
+            or self.disguised(text.encode("utf-8", "surrogatepass"))
+        )
 
     def holds(self, data: bytes) -> bool:
-        """Whether the bytes may hold a secret; False is certain."""
+        """As ``suspects``, of bytes."""
+        return self.spelled(data) or self.disguised(data)
+
+    def spelled(self, data: bytes) -> bool:
+        """Whether the bytes may hold a secret as it is spelled, plain or escaped; False is certain."""
         return any(needle in data for needle in self._needles) or self._hides(data)
 
+    def disguised(self, data: bytes) -> bool:
+        return self._disguises.hidden_in(data)
+
     def spans(self, data: bytes) -> list[tuple[int, int]]:
-        """Where the secrets stand in the data, as begin and end."""
-        return [found.span() for found in self._pattern.finditer(data)] if self._pattern else []
+        """Where the secrets stand in the data, as begin and end, in order; those that overlap are one."""
+        spelled = [found.span() for found in self._pattern.finditer(data)] if self._pattern else []
+        spans: list[tuple[int, int]] = []
+        for begin, end in sorted([*spelled, *self._disguises.spans(data)]):
+            if spans and begin < spans[-1][1]:
+                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+            else:
+                spans.append((begin, end))
+        return spans
 
     def _hides(self, data: bytes) -> bool:
         """Whether a secret may stand there with characters escaped. Nearly always the first look says no: none of its
@@ -145,17 +170,11 @@ class Redactor:
 
     def data(self, data: bytes) -> bytes:
         """The bytes without any form of a secret."""
-        for needle in self._needles:
-            if needle in data:
-                return self._scrub(data)
-        return self._scrub(data) if self._hides(data) else data
+        return self._scrub(data) if self.holds(data) else data
 
     def text(self, text: str) -> str:
         """The text without any form of a secret."""
-        for needle in self._text_needles:
-            if needle in text:
-                return self._scrub_text(text)
-        return self._scrub_text(text) if self._hides_in(text) else text
+        return self._scrub_text(text) if self.suspects(text) else text
 
     def _hides_in(self, text: str) -> bool:
         return any(sign in text for sign in self._text_signs) and self._hides(text.encode("utf-8", "surrogatepass"))
@@ -180,8 +199,11 @@ class Redactor:
         """
         if len(text) < limit or not self._secrets:
             return self.text(text)
-        end = len(self._secrets[0]) * ESCAPED_LENGTH
-        return f"{self.text(text[:-end])}{MARK}"
+        whole = text.encode("utf-8", "surrogatepass")
+        end = len(text[: -len(self._secrets[0]) * ESCAPED_LENGTH].encode("utf-8", "surrogatepass"))
+        # a disguised secret is told by its ends: one that begins before the place is not to be cut there
+        end = min([end, *(begin for begin, stop in self.spans(whole) if begin < end < stop)])
+        return f"{self._scrub(whole[:end]).decode('utf-8', 'surrogatepass')}{MARK}"
 
     def value(self, value: T, depth: int = 0) -> T:
         """A copy of a JSON-like value or frozen dataclass, keys included, with every string and bytes scrubbed.
@@ -214,7 +236,11 @@ class Redactor:
         return value
 
     def _scrub(self, data: bytes) -> bytes:
-        scrubbed = self._pattern.sub(MARK.encode(), data) if self._pattern else data
+        kept, at = [], 0
+        for begin, end in self.spans(data):
+            kept += [data[at:begin], MARK.encode()]
+            at = end
+        scrubbed = b"".join([*kept, data[at:]])
         for secret in self._pieces:
             start = scrubbed.rfind(secret[:PIECE])
             length = len(scrubbed) - start
@@ -226,17 +252,26 @@ class Redactor:
 class Detector:
     """Tells whether the bytes of one answer may hold a secret, so that a clean answer of many frames costs little.
 
-    A fold over its decoded packets, however they are cut; they are searched a few kilobytes at a time.
+    A fold over its decoded packets, however they are cut; they are searched a few kilobytes at a time. Disguised ones
+    are looked for in what the reader shows (``look``): each event that is not like the one before it.
     """
 
-    __slots__ = ("_found", "_overlap", "_pending", "_redactor", "_size")
+    __slots__ = ("_found", "_overlap", "_pending", "_redactor", "_shown", "_shown_size", "_size")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._overlap = max(*map(len, redactor.needles), PIECE * ESCAPED_LENGTH) - 1 if redactor.needles else 0
         self._pending: list[bytes] = []
         self._size = 0
+        self._shown: list[bytes] = []
+        self._shown_size = 0
         self._found = False
+
+    def look(self, data: bytes) -> None:
+        self._shown.append(data)
+        self._shown_size += len(data)
+        if self._shown_size > DETECT_BYTES:
+            self._search_shown()
 
     def feed(self, packet: bytes) -> None:
         self._pending.append(packet)
@@ -247,11 +282,17 @@ class Detector:
     @property
     def found(self) -> bool:
         self._search()
+        self._search_shown()
         return self._found
+
+    def _search_shown(self) -> None:
+        window = b"\n".join(self._shown)
+        self._found = self._found or self._redactor.disguised(window)
+        self._shown, self._shown_size = [window[-REACH:]], 0
 
     def _search(self) -> None:
         window = b"".join(self._pending)
-        self._found = self._found or self._redactor.holds(window)
+        self._found = self._found or self._redactor.spelled(window)
         self._pending = [window[-self._overlap :]] if self._overlap else []
         self._size = 0
 

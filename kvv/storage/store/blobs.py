@@ -12,15 +12,13 @@ from typing import Any
 import zstandard
 
 from kvv.storage.store.errors import StoreError
+from kvv.storage.store.schema import VALUE_LIMIT
 
 #: a body's parts from this size on are stored apart: a shared conversation once, its twenty questions beside it
 LARGE_PART = 16 * 1024
 
 #: bodies from this size on are parsed only when somebody looks into them
 LAZY_BODY = 256 * 1024
-
-#: no exchange is near it; a crafted store must not be able to fill the memory
-PLAIN_LIMIT = 2**31
 
 CACHE_BYTES = 64 * 2**20
 
@@ -52,9 +50,9 @@ class Unpacker:
         self._decompressor = zstandard.ZstdDecompressor()
 
     def unpack(self, data: bytes) -> bytes:
-        """Raises StoreError for damaged data and for more than ``PLAIN_LIMIT`` bytes."""
+        """Raises StoreError for damaged data and for more than ``VALUE_LIMIT`` bytes."""
         try:
-            if not 0 <= zstandard.frame_content_size(data) <= PLAIN_LIMIT:
+            if not 0 <= zstandard.frame_content_size(data) <= VALUE_LIMIT:
                 raise StoreError("damaged record: a frame without a believable size")
             return self._decompressor.decompress(data)
         except zstandard.ZstdError as error:

@@ -6,13 +6,16 @@ surrogates. Columns beside a record repeat what sums and filters need; the recor
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from kvv.storage.files import is_private
 from kvv.storage.store.errors import StoreError
 
 #: "kvv1" in the file's header tells our files from any other SQLite file
@@ -21,6 +24,12 @@ VERSION = 1
 
 #: another connection of ours never holds a lock longer than a checkpoint takes
 BUSY_TIMEOUT_S = 10.0
+
+#: steps of SQLite's machine between two looks at signals, about a tenth of a second; and looks after which one statement
+#: has computed more than any of ours does on ten million records
+STEPS, MOST_LOOKS = 2_000_000, 2_000
+#: bytes of one value, packed or not; the largest that is written, a request of a million tokens, is a tenth of it
+VALUE_LIMIT = 512 * 2**20
 
 #: how long closing waits for readers in other processes
 FINISH_TIMEOUT_S = 2.0
@@ -95,6 +104,10 @@ def explain(error: sqlite3.Error) -> str:
         return f"cannot be opened or written here ({text})"
     if name.startswith("SQLITE_BUSY"):
         return f"locked by another process ({text})"
+    if name.startswith("SQLITE_INTERRUPT"):
+        return "reading it was interrupted, or takes more work than any run's store needs"
+    if name.startswith("SQLITE_TOOBIG") or isinstance(error, sqlite3.DataError):
+        return f"holds a value of more than {VALUE_LIMIT:,} bytes ({text})"
     if isinstance(error, sqlite3.ProgrammingError) and "closed" in text:
         return "the store is closed"
     return text
@@ -108,15 +121,39 @@ def is_damage(error: sqlite3.Error) -> bool:
     )
 
 
+class _Reading(sqlite3.Connection):
+    """Stops a statement that computes without end, whatever file it reads. What is done with its rows does not count.
+
+    Signals are taken at each look: inside of SQLite none would be.
+    """
+
+    _looks = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.set_progress_handler(self._look, STEPS)
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_LIMIT)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        self._looks = 0
+        return super().execute(sql, parameters)
+
+    def _look(self) -> bool:
+        self._looks += 1
+        return self._looks > MOST_LOOKS
+
+
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode, usable from any one thread at a time; nothing is read yet."""
     mode = "ro" if read_only else "rwc"
+    factory: dict[str, Any] = {"factory": _Reading} if read_only else {}
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
+        **factory,
     )
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -144,6 +181,14 @@ def check_files(path: Path, *, writing: bool) -> None:
             raise StoreError(
                 f"{part}: has another name elsewhere (a hard link), which would change too; make a copy of the run"
             )
+
+
+def put_empty(path: Path) -> None:
+    """An empty file for a new store, private in a private folder: SQLite gives its logs the rights of the store."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if is_private(path.parent) else 0o644))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be opened or written here ({error.strerror or error})") from error
 
 
 def prepare_writer(connection: sqlite3.Connection) -> None:

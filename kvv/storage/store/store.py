@@ -97,6 +97,8 @@ class Store:
     @classmethod
     def _writable(cls, path: Path, *, new: bool) -> Self:
         schema.check_files(path, writing=True)
+        if new:
+            schema.put_empty(path)
         lock = WriterLock(path)
         connection: sqlite3.Connection | None = None
         try:
