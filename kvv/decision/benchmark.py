@@ -12,10 +12,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from kvv.cases.suite import ReferenceRun
 from kvv.core import Area, Gate, InterimResult, Level, Outcome, ReferenceValue, Stat
+from kvv.core.lazy import numpy as np
 from kvv.decision.f1 import by_f1
 from kvv.decision.inputs import CaseScore, Collector, DecisionEvidence, InterimAnalysis
 from kvv.decision.ruling import Ruling, interim_sentence, points, size

@@ -13,18 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.interval import ClusterSum, Interval, clustered_mean, normal_quantile
 from kvv.stats.special import bdtr, gammaln, ndtr, ndtri, stdtr
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
 
 #: from this many questions on, the t interval is as good as the bootstrap and far cheaper
 BOOTSTRAP_BELOW = 200
 BOOTSTRAP_DRAWS = 10_000
-
-Floats = NDArray[np.float64]
 
 
 # --- one binary sample a side --------------------------------------------------------------------

@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.interval import normal_quantile
 from kvv.stats.paired import tango_limits
 from kvv.stats.rerun import lost_variance, visible_pairs, visible_repeats

@@ -11,11 +11,10 @@ from datetime import date
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from kvv.cases.contract.crashes import CrashRate
 from kvv.cases.suite import SuiteKind, load_suite
 from kvv.core import Area, Case, FaultKind, FindingKind, Level, Outcome, ReferenceValue, Role, Stat, Verdict
+from kvv.core.lazy import numpy as np
 from kvv.decision import (
     Collector,
     CountedFindings,

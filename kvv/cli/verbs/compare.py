@@ -7,12 +7,11 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
-
 from kvv.analysis import KINDS, UnlikeRuns, with_answers
 from kvv.analysis import compare as compare_sides
 from kvv.analysis.report import as_json, document
 from kvv.cli.verbs.documents import put
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
 from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished, side_of
 from kvv.storage.snapshot import expected_text

@@ -9,8 +9,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from kvv.analysis import UnlikeRuns, compare, differences, find_refused
 from kvv.analysis.findings import rule_lines
 from kvv.analysis.gate_report import as_json, document, workflow_commands
@@ -31,6 +29,7 @@ from kvv.cli.verbs.compare import allowed_kinds
 from kvv.cli.verbs.confirm import bounds_of, check_bounds, remeasure, what_alarmed
 from kvv.cli.verbs.documents import put
 from kvv.core import Outcome
+from kvv.core.lazy import numpy as np
 from kvv.decision import Decision
 from kvv.planning.config import ConfigError
 from kvv.profiles.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids

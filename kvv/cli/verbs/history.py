@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kvv.analysis.history import Reading, Unread, as_json, document
 from kvv.analysis.history import history as make_history
 from kvv.cli.verbs.documents import put
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
 from kvv.rendering.document import Unit
 from kvv.reporting.text import plain

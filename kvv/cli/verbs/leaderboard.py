@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from kvv.analysis.leaderboard import PublishedEntry, as_json, document, public_columns
 from kvv.analysis.leaderboard import leaderboard as make_leaderboard
 from kvv.cli.verbs.documents import put, write
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
 from kvv.profiles.published import load_published
 from kvv.rendering.document import markdown as to_markdown

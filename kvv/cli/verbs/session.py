@@ -17,14 +17,14 @@ from kvv import __version__
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
 from kvv.execution.endpoints import EndpointRun, execute
 from kvv.execution.executor import TARGET_ENDED, ProgressFactory, RunEnding, check_endpoints, reference_target
-from kvv.execution.interleaved_official import LANE, adopt, lane_folder, reference_job
+from kvv.execution.interleaved_official import adopt, lane_folder, reference_job
 from kvv.execution.preparation import guard, prepare
 from kvv.execution.probe import WRONG_ADDRESS, advice
 from kvv.execution.progress import LiveProgress, PlainProgress
 from kvv.execution.sharding import take_shard
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import sentence
-from kvv.planning.run_plan import RunPlan
+from kvv.planning.run_plan import LANE, RunPlan
 from kvv.rendering.escape import plain
 from kvv.reporting.finalize import Tell, check_reference, finalize, record_ending, write_files
 from kvv.sandbox import WARNING

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from kvv.analysis import compare, with_answers
 from kvv.analysis.compare import Comparison
 from kvv.analysis.layers import VerdictLine, as_data, section, verdict_lines
@@ -23,6 +21,7 @@ from kvv.cli.verbs.documents import put, write
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
 from kvv.cli.verbs.session import announce, begin, continuation, progress_for, run_endpoints
 from kvv.core import Outcome
+from kvv.core.lazy import numpy as np
 from kvv.data import load as load_data
 from kvv.decision.decide import UNREFERENCED
 from kvv.execution.endpoints import EndpointRun
