@@ -13,8 +13,9 @@ from kvv.analysis.report import as_json, document
 from kvv.cli.verbs.documents import put
 from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
-from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished, side_of
+from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished
 from kvv.storage.snapshot import expected_text
+from kvv.storage.totals import summary_of
 
 #: pairs grow with the square
 RUNS_LIMIT = 20
@@ -38,7 +39,7 @@ def compare(arguments: argparse.Namespace) -> int:
                     f"RUN: {folder} holds the same run as {first}: a run differs from itself in nothing; name"
                     " another one"
                 )
-        sides = [side_of(store) for store in stores]
+        sides = [summary_of(store, folder) for store, folder in opened]
         try:
             found = compare_sides(sides, np.random.default_rng(0), allowed=allowed)
         except UnlikeRuns as error:

@@ -43,7 +43,8 @@ from kvv.storage.reevaluated import reevaluate
 from kvv.storage.run_folder import STORE
 from kvv.storage.run_metadata import now
 from kvv.storage.run_summary import RunSummary
-from kvv.storage.run_summary_reader import open_finished, side_of
+from kvv.storage.run_summary_reader import open_finished
+from kvv.storage.totals import summary_of
 from kvv.storage.view import RunView
 
 DEFAULT_POLICY = "nightly"
@@ -240,7 +241,7 @@ def _like(
 
 def _side(name: str, out: str | None, option: str) -> tuple[RunSummary, Path]:
     with open_finished(name, out, option) as (store, folder):
-        return side_of(store), folder
+        return summary_of(store, folder), folder
 
 
 def _policy(name: str, waivers: str | None) -> Policy:

@@ -24,6 +24,7 @@ from kvv.storage.run_folder import EXAMPLE, STORE
 from kvv.storage.run_summary import RunSummary
 from kvv.storage.run_summary_reader import open_finished, side_of
 from kvv.storage.snapshot import build_view
+from kvv.storage.totals import summary_of
 from kvv.storage.view import RunView
 
 #: a run's results without its answers, inside a submission
@@ -91,8 +92,8 @@ def _holds_run(folder: Path) -> bool:
 def _side(folder: Path) -> RunSummary:
     if not (folder / STORE).is_file():
         return read_baseline(folder / RESULTS).side
-    with open_finished(str(folder), None, "DIR") as (store, _):
-        return side_of(store)
+    with open_finished(str(folder), None, "DIR") as (store, found):
+        return summary_of(store, found)
 
 
 # --- submission --------------------------------------------------------------------------------------
