@@ -16,7 +16,14 @@ from rich.console import Console
 from kvv import __version__
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
 from kvv.execution.endpoints import EndpointRun, execute
-from kvv.execution.executor import TARGET_ENDED, ProgressFactory, RunEnding, check_endpoints, reference_target
+from kvv.execution.executor import (
+    TARGET_ENDED,
+    ProgressFactory,
+    RunEnding,
+    check_connections,
+    check_endpoints,
+    reference_target,
+)
 from kvv.execution.interleaved_official import adopt, lane_folder, reference_job
 from kvv.execution.preparation import guard, prepare
 from kvv.execution.probe import WRONG_ADDRESS, advice
@@ -61,6 +68,7 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None) -
         print(WARNING, file=sys.stderr)
     for name, one in jobs.items():
         check_endpoints(one, name)
+    check_connections(*jobs.values())
     check_reference(config)
     with ExitStack() as undo:
         folder = create_folder(config.out, vendor_of(config.base_url), job.model)
@@ -135,6 +143,7 @@ def go_on(folder: Path, config: RunConfig) -> int:
                 beside = undo.enter_context(Store.open(lane / STORE))
                 check_meta(beside)
                 _same_plan(official, beside)
+            check_connections(job, *filter(None, [official]))
             undo.pop_all()
         return _drive(job, store, folder, official=official, beside=beside, resumed=True)
     except WriteError:

@@ -25,7 +25,7 @@ from kvv.core.lazy import numpy as np
 from kvv.data import load as load_data
 from kvv.decision.decide import UNREFERENCED
 from kvv.execution.endpoints import EndpointRun
-from kvv.execution.executor import check_endpoints
+from kvv.execution.executor import check_connections, check_endpoints
 from kvv.execution.preparation import Loader, guard, prepare
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.run_plan import RunPlan
@@ -65,6 +65,7 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
             )
         if any(job.prices is not None for job in jobs.values()):
             print(plan_tables(jobs), file=sys.stderr)
+    check_connections(*jobs.values())
     announce_doubles(*jobs.values())
     guard(*jobs.values(), prices=f"prices in {file}")
     if any(job.sandbox == "none" for job in jobs.values()):
