@@ -230,12 +230,14 @@ def _apart() -> Mapping[str, Any]:
     return {"process_group": 0}
 
 
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def _default_count() -> int:
-    """One worker a processor this process may use, at most four: scoring is a small part of a run."""
-    usable = os.cpu_count() or 1
-    if sys.platform == "linux":
-        usable = len(os.sched_getaffinity(0))
-    return min(4, usable)
+    """One worker a processor, at most four: scoring is a small part of a run."""
+    return min(4, processors())
 
 
 def _allowed_module(function: str) -> str:
