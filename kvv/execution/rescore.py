@@ -36,7 +36,7 @@ async def rescore(store: Store) -> tuple[int, list[VerdictChange]]:
     changes: list[VerdictChange] = []
     judged = 0
     count = processors()
-    async with Workers(count=count) as workers:
+    async with Workers(count=count, patience_s=0.0) as workers:
         work = _batches(store)
         while together := list(islice(work, 2 * count)):
             after = await asyncio.gather(*(_judged(workers, store, suite, batch) for suite, batch in together))

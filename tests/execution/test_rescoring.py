@@ -1,4 +1,4 @@
-"""Answers are judged again in batches that workers read themselves; one that hangs its judge costs no other its verdict."""
+"""Answers are judged again in batches that workers read themselves; one that hangs its judge costs others nothing."""
 
 from __future__ import annotations
 
