@@ -155,7 +155,7 @@ def pin(cpu: int) -> None:
 
 
 async def serve() -> None:
-    server = await asyncio.get_running_loop().create_server(BareProtocol, "127.0.0.1", 0, backlog=1024)
+    server = await asyncio.get_running_loop().create_server(BareProtocol, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

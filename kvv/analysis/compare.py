@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-import numpy as np
-
 from kvv.analysis.comparability import Unlike, differences, find_refused, shared_suites
 from kvv.analysis.pairs import PairMeasure, PairResult, align_cases, compare_pair, measures, outcome_of, tie_groups
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Level, Outcome
+from kvv.core.lazy import numpy as np
 from kvv.stats import benjamini_hochberg
 from kvv.storage.run_summary import RunSummary, SuiteResult
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from kvv.core.lazy import numpy as np
 from kvv.rendering.document import Chart, ChartMark, Document, DocumentTable, Estimate, Section, Unit, Value, show_value
 from kvv.rendering.escape import jsonable
 from kvv.stats.changes import ALPHA, LEAST, ChangePoint, change_points

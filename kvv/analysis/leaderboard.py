@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-
 from kvv.analysis.compare import group_ties
 from kvv.analysis.findings import contract_words, list_broken
 from kvv.analysis.pairs import PairResult, compare_pair, measures
 from kvv.analysis.report import SERVICE_COLUMNS, service_values
 from kvv.cases.suite import Column, SuiteKind, declared, load_suite, suite_ids
 from kvv.core import Outcome
+from kvv.core.lazy import numpy as np
 from kvv.rendering.document import Document, DocumentTable, Estimate, Section, Value
 from kvv.rendering.escape import jsonable
 from kvv.stats import benjamini_hochberg

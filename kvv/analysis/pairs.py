@@ -12,15 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
 from kvv.core import Outcome
+from kvv.core.lazy import numpy as np
 from kvv.stats import Difference, PairedCase, mcnemar_midp, paired_difference, tango_interval
 from kvv.stats.paired import cluster_differences
 from kvv.storage.run_summary import CaseResult, SampleResult, SuiteResult, SummaryRow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 #: what suites call the value of a right answer (the gate's own list is the same)
 USUAL_KEYS = ("correct", "score")

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import numpy as np
-
 from kvv.analysis.compare import Comparison, DiscordantCase
 from kvv.analysis.findings import RuleLine
 from kvv.analysis.pairs import PairResult, compare_pair, measures
 from kvv.cases.suite import SuiteKind
 from kvv.core import Gate, Outcome
+from kvv.core.lazy import numpy as np
 from kvv.decision import Decision, aggregate, exit_code, forecast
 from kvv.decision.decide import WaiverState
 from kvv.profiles.policy import Policy

@@ -40,7 +40,7 @@ class DataError(ValueError):
 class DatasetVariant(BaseModel):
     """What one variant of a data set has of its own: a size, a config."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     repo: str | None = None
     revision: str | None = None
@@ -59,7 +59,7 @@ class PinnedQuestions(BaseModel):
     cannot be pinned.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     columns: tuple[str, ...]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -81,7 +81,7 @@ class DatasetSpec(BaseModel):
     can write.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     title: str
     repo: str = ""

@@ -13,10 +13,9 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from kvv.cases.suite import REFUSED, ReferenceRun
 from kvv.core import Area, Gate, InterimResult, Level, Outcome, ReferenceValue, Stat
+from kvv.core.lazy import numpy as np
 from kvv.decision.f1 import by_f1
 from kvv.decision.inputs import CaseScore, Collector, DecisionEvidence, InterimAnalysis
 from kvv.decision.official_calls import by_agreement, by_refusals

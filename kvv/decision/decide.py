@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from kvv.cases.suite import SuiteKind
 from kvv.core import Area, Gate, Level, Outcome, Stat
 from kvv.core.exit_codes import ExitCode
+from kvv.core.lazy import numpy as np
 from kvv.decision.benchmark import judge_row, row_generators
 from kvv.decision.coverage import AreaCoverage, too_little
 from kvv.decision.features import FeatureRate, feature_gates

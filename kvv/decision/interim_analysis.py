@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from kvv.core import Gate, Outcome, Stat
+from kvv.core.lazy import numpy as np
 from kvv.decision.benchmark import judge_row, row_generators
 from kvv.decision.inputs import Collector, DecisionEvidence
 

@@ -17,7 +17,7 @@ from kvv.core import Answered, Ask, Case, Level, Outcome, Request, Role, Verdict
 from kvv.execution.interim_analyses import EarlyStop
 from kvv.execution.preparation import control_request, generator_for
 from kvv.execution.scheduling.budget import Budget
-from kvv.execution.scheduling.limits import Limiter
+from kvv.execution.scheduling.limits import AUTO_CEILING, Limiter
 from kvv.execution.scheduling.pacing import PaceSetting
 from kvv.execution.scheduling.scheduler import Scheduler
 from kvv.execution.scheduling.stages import Source
@@ -31,6 +31,7 @@ from kvv.protocol.reader import ReadLimits, Received
 from kvv.protocol.redaction.redactor import Redactor
 from kvv.sandbox import Sandbox, find_backend
 from kvv.sandbox.adapters import OWN
+from kvv.sandbox.descriptors import allow_open_files
 from kvv.storage.store import Store
 from kvv.transport import Endpoint, EndpointError, Transport
 from kvv.transport.endpoint import in_address
@@ -52,6 +53,8 @@ NOT_TRIED_AGAIN = frozenset(
 END_WAVE = 2_000
 #: connections beside those of the limiter: signs of life go past it
 PROBE_CONNECTIONS = 8
+#: open files beside connections: the store and its logs, workers' pipes, data, libraries
+OTHER_FILES = 256
 #: why a reference lane stops with the lane that it stands beside
 TARGET_ENDED = "target-ended"
 
@@ -120,6 +123,20 @@ def check_endpoints(job: RunPlan, lane: str = "") -> None:
             raise ConfigError(
                 f"--{'judge-' if found.role is Role.JUDGE else lane and f'{lane}-'}base-url or its key: {error}"
             ) from error
+
+
+def check_connections(*jobs: RunPlan) -> None:
+    """As many connections can be open at once as these runs may want together; ConfigError before anything is sent."""
+    wanted = sum(
+        (job.config.concurrency or AUTO_CEILING) * len(endpoints(job, "http://127.0.0.1")) * (1 + job.in_process)
+        for job in jobs
+    )
+    allowed = allow_open_files(wanted + OTHER_FILES)
+    if allowed < wanted + OTHER_FILES:
+        raise ConfigError(
+            f"--concurrency: up to {wanted:,} connections at once need {wanted + OTHER_FILES:,} open files, and this"
+            f" system allows {allowed:,} (`ulimit -Hn`); raise that limit or lower --concurrency"
+        )
 
 
 def redactor_for(found: Mapping[Role, Endpoint]) -> Redactor:

@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kvv.core import Case, Outcome, ReferenceValue, Stat
+from kvv.core.lazy import numpy as np
 from kvv.decision import Collector, DecisionEvidence, InterimAnalysis, InterimDecision, decide_look
 from kvv.execution.preparation import generator_for
 from kvv.execution.scheduling.stages import Stages, SuiteQueue

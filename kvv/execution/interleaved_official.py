@@ -26,8 +26,6 @@ from kvv.storage.store import Store
 
 #: the sub-folder of the run's folder
 FOLDER = "reference"
-#: the lane's name in what is shown
-LANE = "reference"
 
 
 def lane_folder(folder: Path) -> Path:

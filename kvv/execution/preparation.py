@@ -9,10 +9,9 @@ from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
-import numpy as np
-
 from kvv.cases.suite import Context, Judge, ReferenceRun, Settings, Suite, SuiteError, SuiteKind, load_suite, suite_ids
 from kvv.core import Dataset, Request
+from kvv.core.lazy import numpy as np
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json

@@ -22,8 +22,9 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from queue import SimpleQueue
 from types import TracebackType
@@ -39,6 +40,8 @@ TEXT_LIMIT = 2_000
 START_TIMEOUT_S = 120.0
 #: a child killed while it started (a signal to the whole terminal) is started again this often
 START_TRIES = 3
+#: seconds that a task waits before another process is started for it: one costs a second of processor time to start
+PATIENCE_S = 1.0
 #: seconds beyond a task's own time-out after which a worker ends itself, should its parent be gone or stuck
 SELF_KILL_GRACE_S = 5.0
 
@@ -71,18 +74,22 @@ class WorkerError(Exception):
 
 
 class Workers:
-    """At most ``count`` worker processes, started when first needed and replaced when killed or after ``recycle_after``
-    tasks.
+    """At most ``count`` worker processes, replaced when killed or after ``recycle_after`` tasks. The first is started
+    for the first task, each further one for a task that has waited ``patience_s`` while all others were busy.
 
     An async context manager that belongs to one event loop; leaving it kills what still runs.
     """
 
-    def __init__(self, count: int | None = None, recycle_after: int = 5_000) -> None:
+    def __init__(self, count: int | None = None, recycle_after: int = 5_000, *, patience_s: float = PATIENCE_S) -> None:
         if count is not None and count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
         self._slots = asyncio.Semaphore(count or _default_count())
         self._recycle_after = max(1, recycle_after)
         self._idle: list[_Worker] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._patience_s = patience_s
+        self._coming_up = 0
+        self._up_since = 0.0
         self._all: set[_Worker] = set()
         self._open = False
 
@@ -108,19 +115,23 @@ class Workers:
         self._check_open()
         module = _allowed_module(function)
         task = pickle.dumps((function, timeout_s, args), pickle.HIGHEST_PROTOCOL)
+        since = asyncio.get_running_loop().time()
         async with self._slots:
             self._check_open()  # it may have closed while this task waited
-            worker = self._idle.pop() if self._idle else await self._start()
+            worker = await self._free(since) or await self._start()
             healthy = False
             try:
-                for needed in (module, *imports):
-                    if needed not in worker.modules:
-                        await worker.load(needed)
+                absent = [needed for needed in (module, *imports) if needed not in worker.modules]
+                if absent:
+                    with self._one_comes_up():
+                        for needed in absent:
+                            await worker.load(needed)
                 ok, value = await worker.call(task, timeout_s, function)
                 healthy = worker.tasks < self._recycle_after and self._open
             finally:
                 if healthy:
                     self._idle.append(worker)
+                    self._wake()
                 else:
                     await self._discard(worker)
         if ok:
@@ -131,7 +142,45 @@ class Workers:
         if not self._open:
             raise RuntimeError("Workers is not open: use it as an async context manager")
 
+    async def _free(self, since: float) -> _Worker | None:
+        """An idle worker; None where the task that came at ``since`` has waited long enough for one, or none is there
+        to wait for.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._idle and (self._all or self._coming_up):
+            left = max(since, self._up_since) + self._patience_s - loop.time()
+            if left <= 0 and not (self._coming_up and self._patience_s):
+                break
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(turn)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(turn, max(left, self._patience_s))
+            self._check_open()
+        return self._idle.pop() if self._idle else None
+
+    def _wake(self) -> None:
+        """Let the first that waits look again."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    @contextmanager
+    def _one_comes_up(self) -> Iterator[None]:
+        """A worker that starts or imports is about to be of use: nobody's patience runs out meanwhile."""
+        self._coming_up += 1
+        try:
+            yield
+        finally:
+            self._coming_up -= 1
+            self._up_since = asyncio.get_running_loop().time()
+
     async def _start(self) -> _Worker:
+        with self._one_comes_up():
+            return await self._started()
+
+    async def _started(self) -> _Worker:
         failure = ""
         for _ in range(START_TRIES):
             self._check_open()
@@ -151,6 +200,7 @@ class Workers:
 
     async def _discard(self, worker: _Worker) -> None:
         self._all.discard(worker)
+        self._wake()
         await asyncio.shield(worker.end())
 
 
@@ -230,12 +280,14 @@ def _apart() -> Mapping[str, Any]:
     return {"process_group": 0}
 
 
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def _default_count() -> int:
-    """One worker a processor this process may use, at most four: scoring is a small part of a run."""
-    usable = os.cpu_count() or 1
-    if sys.platform == "linux":
-        usable = len(os.sched_getaffinity(0))
-    return min(4, usable)
+    """One worker a processor, at most four: scoring is a small part of a run."""
+    return min(4, processors())
 
 
 def _allowed_module(function: str) -> str:

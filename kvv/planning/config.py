@@ -215,7 +215,7 @@ USUAL_KEYS = frozenset({"KVV_API_KEY", "KVV_JUDGE_API_KEY", "KVV_REFERENCE_API_K
 class RunConfig(BaseModel):
     """Every option of a run. Times in seconds, money in US dollars, prices per million tokens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     suites: tuple[str, ...] = ()
     base_url: str | None = None

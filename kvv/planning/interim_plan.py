@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-import numpy as np
-
 from kvv.cases.suite import SuiteKind, overlap
 from kvv.core import Case
+from kvv.core.lazy import numpy as np
 from kvv.decision import InterimAnalysis
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.plan import Plan, PlannedSuite, permute

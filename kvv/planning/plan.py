@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from kvv.cases.suite import Context, Settings, Suite, SuiteKind
 from kvv.core import Case, Fragment, Picture
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import RunConfig
 from kvv.profiles.profile import Prices, Profile, Sampling
 

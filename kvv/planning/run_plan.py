@@ -9,6 +9,9 @@ from kvv.planning.plan import Plan
 from kvv.profiles.policy import Policy
 from kvv.profiles.profile import Prices, Profile
 
+#: the name of an official endpoint's part (``--reference-base-url``) in what is shown
+LANE = "reference"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata, ttest_ind
+
+from kvv.core.lazy import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
 
 #: chance of a change point in one look at a series in which nothing changed
 ALPHA = 0.01
 DRAWS = 1_999
 #: values on each side of a change; with fewer than ten values in all, no order of them is rare enough for ALPHA
 LEAST = 3
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

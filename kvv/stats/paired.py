@@ -14,17 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.constrained import mean_interval
 from kvv.stats.interval import ClusterSum, Interval, clustered_mean, normal_quantile
 from kvv.stats.special import bdtr, gammaln, ndtr, ndtri, stdtr
 
-BOOTSTRAP_DRAWS = 10_000
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+    Floats = NDArray[np.float64]
+
+BOOTSTRAP_DRAWS = 10_000
 
 
 # --- one binary sample a side --------------------------------------------------------------------

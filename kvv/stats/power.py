@@ -13,8 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.constrained import mean_p, mean_p_below
 from kvv.stats.interval import normal_quantile, t_quantile
 from kvv.stats.rerun import lost_variance, visible_pairs, visible_repeats

@@ -12,19 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.interval import Interval, normal_quantile, t_quantile
 from kvv.stats.paired import Difference
 from kvv.stats.special import bdtr, ndtr, pdtr
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
 #: scores are rounded to this part of a point before they are added up: halves, thirds, quarters, fifths and sixths stay
 #: exact
 GRID = 240
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

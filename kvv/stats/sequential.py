@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.special import ndtr, ndtri
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 #: grid points of the integration; 401 gives C to four decimals
 _GRID = 401

@@ -80,7 +80,18 @@ def read_baseline(path: Path) -> Baseline:
     try:
         if path.stat().st_size > SIZE_LIMIT:
             raise ConfigError(f"--baseline: {path} is too large for a baseline")
-        table = json.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"--baseline: {path}: {error.strerror or error}") from error
+    except ValueError:
+        raise ConfigError(f"--baseline: {path}: is no JSON that can be read") from None
+    return parse_baseline(text, str(path))
+
+
+def parse_baseline(text: str, path: str) -> Baseline:
+    """The baseline that ``baseline_text`` wrote. ConfigError, of one line that names the file."""
+    try:
+        table = json.loads(text)
         if not isinstance(table, dict) or table.get("kvv_baseline") != FORMAT:
             raise ConfigError(
                 f"--baseline: {path} is no baseline file of format {FORMAT} (`kvv baseline accept` writes one)"
@@ -91,8 +102,6 @@ def read_baseline(path: Path) -> Baseline:
         if texts["expires"]:
             date.fromisoformat(texts["expires"])
         return Baseline(side=side, **texts)
-    except OSError as error:
-        raise ConfigError(f"--baseline: {path}: {error.strerror or error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

@@ -131,6 +131,12 @@ def _mac(key: bytes, config: RunConfig, run_id: str, options: Collection[str]) -
     return hmac.new(key, json.dumps(said, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
+def keyed_hash(data: bytes) -> str | None:
+    """Of this user on this machine, in hex; None where there is no key and none can be made."""
+    key = _made_key()
+    return None if key is None else hmac.new(key, data, hashlib.sha256).hexdigest()
+
+
 # --- the user's key ------------------------------------------------------------------------------
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 from scipy.special import bdtr
 
+from kvv.core.lazy import numpy as np
 from kvv.stats import ClusterSum, clustered_mean, wilson
 from kvv.storage.run_summary import Measured
 

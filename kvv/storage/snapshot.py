@@ -5,17 +5,16 @@ bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from kvv.cases.contract.crashes import CrashRate
-from kvv.cases.suite import SuiteKind, load_suite
+from kvv.cases.suite import Suite, SuiteKind, load_suite
 from kvv.core import Area, Case, FaultKind, FindingKind, Level, Outcome, ReferenceValue, Role, Stat, Verdict
+from kvv.core.lazy import numpy as np
 from kvv.decision import (
     Collector,
     CountedFindings,
@@ -115,6 +114,32 @@ def stored_features(store: Store, meta: Mapping[str, Any]) -> tuple[FeatureRate,
     return failing_features(read_feature_requests(store, expected))
 
 
+class CountedOnce:
+    """Pairs that are each handed to ``count`` when they are first read, however often they are read: reading is what
+    costs.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[Case, Verdict]], count: Callable[[Case, Verdict], None]) -> None:
+        self._pairs = pairs
+        self._count = count
+        self._counted = 0
+        self._whole = False
+
+    def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
+        for number, (case, verdict) in enumerate(self._pairs):
+            if number >= self._counted:
+                self._counted = number + 1
+                self._count(case, verdict)
+            yield case, verdict
+        self._whole = True
+
+    def finish(self) -> None:
+        """Count what nobody has read."""
+        if not self._whole:
+            for _ in self:
+                pass
+
+
 def crash_rate(store: Store, meta: Mapping[str, Any], features: Sequence[FeatureRate] | None = None) -> CrashRate:
     """Of the run's contract suites together, but for the cases that a failing feature explains: those crash by no
     chance, and say nothing of how often others do.
@@ -150,7 +175,11 @@ def build_view(store: Store) -> RunView:
         why = stop.get("sentence", "the run ended before it was asked")
         pairs = PlannedVerdicts(store, suite.id, blocked, why, crashes, asked_only=suite.id in stopped)
         rows: list[CheckRow] = []
-        for case, verdict in pairs:
+
+        def count(
+            case: Case, verdict: Verdict, suite: Suite | type[Suite] = suite, rows: list[CheckRow] = rows
+        ) -> None:
+            nonlocal n_open
             collector.add(case, verdict)
             n_open += verdict.reason == "not-run"
             if suite.kind is not SuiteKind.BENCHMARK and any(
@@ -163,9 +192,12 @@ def build_view(store: Store) -> RunView:
                 rows.append(CheckRow.under(policy, today, case, verdict))
             elif verdict.outcome is not Outcome.PASS:
                 beyond[suite.id, verdict.outcome] = beyond.get((suite.id, verdict.outcome), 0) + 1
-        checks += rows
+
+        counted = CountedOnce(pairs, count)
         if not blocked:
-            stats += suite.metrics(pairs, recorded.context)
+            stats += suite.metrics(counted, recorded.context)
+        counted.finish()
+        checks += rows
     if meta.get("imported"):
         stats = [replace(stat, comparability={**stat.comparability, "sampling": "as recorded"}) for stat in stats]
     latency = LatencyTally(policy)

@@ -23,10 +23,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-import numpy as np
-
 from kvv.cases.suite import SuiteKind
 from kvv.core import Case, Gate, Level, Outcome, Stat, Verdict
+from kvv.core.lazy import numpy as np
 from kvv.decision.decide import Decision
 from kvv.decision.inputs import SuiteRun
 from kvv.decision.service_levels import SERVICE, TimedAnswer

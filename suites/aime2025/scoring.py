@@ -65,6 +65,7 @@ def score(answer: str, gold: str, *, reasoned: bool = False) -> Score:
     )
 
 
+@cache
 def scorer_name() -> str:
     """The libraries whose versions change results."""
     return " ".join(f"{package}-{version(package)}" for package in ("math-verify", "latex2sympy2_extended"))

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import numpy as np
-
 from kvv.cases.answers import KeyEntry
 from kvv.cases.suite import Column, Context, SingleTurn
 from kvv.core import Answered, Case, Dataset, Outcome, Picture, PictureForm, Stat, Verdict
+from kvv.core.lazy import numpy as np
 from kvv.data.literals import parse_literal
 from kvv.profiles.profile import Sampling
 from kvv.protocol.visible_text import inspect_visible, visible

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
-import numpy as np
-
 from kvv.cases.suite import ReferenceRun
 from kvv.core import Case, Outcome, Verdict
+from kvv.core.lazy import numpy as np
 from kvv.stats.f1 import Confusion
 from kvv.stats.metrics import Unknown
 

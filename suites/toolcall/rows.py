@@ -8,10 +8,9 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from kvv.cases.suite import Context
 from kvv.core import Outcome, Stat
+from kvv.core.lazy import numpy as np
 from kvv.stats.f1 import official_null
 from kvv.stats.interval import ClusterSum, clustered_mean, wilson
 from kvv.stats.metrics import f1_stat, rate_stat

@@ -12,27 +12,25 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
-from typing import Any, NoReturn
-
-import jsonschema
-import referencing
-import referencing.exceptions
-from jsonschema import exceptions
-from jsonschema.protocols import Validator
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvv.core import ToolCall
+from kvv.core.lazy import jsonschema, referencing
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 DEFAULT_DRAFT = "2020-12"
 
-#: ``$schema`` without scheme, trailing "#" and slash -> (draft, validator)
-_DRAFTS: Mapping[str, tuple[str, type[Validator]]] = {
-    "json-schema.org/draft-03/schema": ("draft-03", jsonschema.Draft3Validator),
-    "json-schema.org/draft-04/schema": ("draft-04", jsonschema.Draft4Validator),
-    "json-schema.org/draft-06/schema": ("draft-06", jsonschema.Draft6Validator),
-    "json-schema.org/draft-07/schema": ("draft-07", jsonschema.Draft7Validator),
-    "json-schema.org/draft/2019-09/schema": ("2019-09", jsonschema.Draft201909Validator),
-    "json-schema.org/draft/2020-12/schema": ("2020-12", jsonschema.Draft202012Validator),
+#: ``$schema`` without scheme, trailing "#" and slash -> (draft, validator of jsonschema)
+_DRAFTS: Mapping[str, tuple[str, str]] = {
+    "json-schema.org/draft-03/schema": ("draft-03", "Draft3Validator"),
+    "json-schema.org/draft-04/schema": ("draft-04", "Draft4Validator"),
+    "json-schema.org/draft-06/schema": ("draft-06", "Draft6Validator"),
+    "json-schema.org/draft-07/schema": ("draft-07", "Draft7Validator"),
+    "json-schema.org/draft/2019-09/schema": ("2019-09", "Draft201909Validator"),
+    "json-schema.org/draft/2020-12/schema": ("2020-12", "Draft202012Validator"),
 }
 
 #: longest text of a model's that is kept in a failure
@@ -92,14 +90,17 @@ def draft_of(schema: object) -> str:
 def _draft(schema: object) -> tuple[str, type[Validator]]:
     named = schema.get("$schema") if isinstance(schema, Mapping) else None
     key = re.sub(r"^https?://", "", named).rstrip("#/") if isinstance(named, str) else ""
-    return _DRAFTS.get(key, (DEFAULT_DRAFT, jsonschema.Draft202012Validator))
+    draft, validator = _DRAFTS.get(key, (DEFAULT_DRAFT, "Draft202012Validator"))
+    return draft, getattr(jsonschema, validator)
 
 
 def _refuse(uri: str) -> NoReturn:
     raise referencing.exceptions.NoSuchResource(uri)
 
 
-_NOTHING_BEYOND: referencing.Registry[Any] = referencing.Registry(retrieve=_refuse)  # type: ignore[call-arg]
+@cache
+def _nothing_beyond() -> referencing.Registry[Any]:
+    return referencing.Registry(retrieve=_refuse)  # type: ignore[call-arg]
 
 
 class SchemaCheck:
@@ -169,7 +170,7 @@ def _broken(text: str) -> str:
     schema = json.loads(text)
     try:
         _draft(schema)[1].check_schema(schema)
-    except exceptions.SchemaError as broken:
+    except jsonschema.exceptions.SchemaError as broken:
         return bound_message(f"{broken.json_path}: {broken.message}")
     return ""
 
@@ -187,15 +188,15 @@ def validate(arguments: Any, schema: object, tool: str) -> Failure | None:
         broken_at = _broken(json.dumps(usable))
         if broken_at:
             return unusable(broken_at)
-        validator = _draft(schema)[1](usable, registry=_NOTHING_BEYOND)
-        error = exceptions.best_match(validator.iter_errors(arguments))
+        validator = _draft(schema)[1](usable, registry=_nothing_beyond())
+        error = jsonschema.exceptions.best_match(validator.iter_errors(arguments))
     except referencing.exceptions.Unresolvable as lost:
         return unusable(f"unresolvable reference {lost.ref}")
     except RecursionError:
         return unusable("schema and arguments nest without end, or too deeply to be checked")
     except (
         re.error,
-        exceptions.UnknownType,
+        jsonschema.exceptions.UnknownType,
         TypeError,
         AttributeError,
         ValueError,

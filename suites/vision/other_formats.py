@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.suites.vision.drawing import Drawing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 # --- GIF89a ----------------------------------------------------------------------------------------
 
@@ -46,7 +49,7 @@ _ORDER = sorted(
     ((row, column) for row in range(8) for column in range(8)),
     key=lambda at: (sum(at), at[0] if sum(at) % 2 else at[1]),
 )
-_ZIGZAG = np.array([row * 8 + column for row, column in _ORDER])
+_ZIGZAG = [row * 8 + column for row, column in _ORDER]
 _DC_SYMBOLS = list(range(12))
 #: a run of zeros and the size of what follows; 0x00 ends a block, 0xF0 is sixteen zeros
 _AC_SYMBOLS = [0x00, 0xF0, *(run << 4 | size for run in range(16) for size in range(1, 11))]

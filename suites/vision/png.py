@@ -5,11 +5,14 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.suites.vision.drawing import Drawing, DrawingError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 #: mode -> colour type and bits per sample
 MODES: Mapping[str, tuple[int, int]] = {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NoReturn
 
-import jsonschema
-import referencing
-import referencing.exceptions
+from kvv.core.lazy import jsonschema, referencing
 
 _LIMIT = 160
 
@@ -17,7 +16,9 @@ def _refuse(uri: str) -> NoReturn:
     raise referencing.exceptions.NoSuchResource(uri)
 
 
-_NOTHING_BEYOND: referencing.Registry[Any] = referencing.Registry(retrieve=_refuse)  # type: ignore[call-arg]
+@cache
+def _nothing_beyond() -> referencing.Registry[Any]:
+    return referencing.Registry(retrieve=_refuse)  # type: ignore[call-arg]
 
 
 def read_json(text: str) -> Any:
@@ -43,7 +44,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def mismatch(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Why ``value`` does not satisfy ``schema``, in one bounded line; None when it does."""
-    validator = jsonschema.Draft202012Validator(schema, registry=_NOTHING_BEYOND)
+    validator = jsonschema.Draft202012Validator(schema, registry=_nothing_beyond())
     try:
         error = next(iter(validator.iter_errors(value)), None)
     except RecursionError:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kvv.planning.config import ConfigError, read_key
-from kvv.profiles.profile import ProfileError, find_profile, load_profile, profile_ids
+from kvv.core.usage_error import ConfigError
 from kvv.rendering.escape import plain
 
 
@@ -67,6 +66,7 @@ def _cases(arguments: argparse.Namespace) -> Iterator[Row]:
 
 def _profile(arguments: argparse.Namespace) -> Any:
     from kvv.core import Surface
+    from kvv.profiles.profile import ProfileError, find_profile
 
     try:
         return find_profile(arguments.profile, Surface(arguments.surface))
@@ -102,6 +102,8 @@ def _faults(arguments: argparse.Namespace) -> Iterator[Row]:
 
 
 def _profiles(arguments: argparse.Namespace) -> Iterator[Row]:
+    from kvv.profiles.profile import load_profile, profile_ids
+
     for name in profile_ids():
         profile = load_profile(name)
         yield {
@@ -171,7 +173,7 @@ def serve(arguments: argparse.Namespace) -> int:
     from kvv.execution.answer_key import answer_entries, keyed_suites
     from kvv.mockserver import MockConfig, serve_forever
     from kvv.mockserver.faults import FAULTS
-    from kvv.planning.config import pairs
+    from kvv.planning.config import pairs, read_key
 
     unknown = [name for name in arguments.fault if name.split(":")[0] not in FAULTS and not name.startswith("quirk:")]
     if unknown:

@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Collection
 from contextlib import ExitStack
 
-import numpy as np
-
 from kvv.analysis import KINDS, UnlikeRuns, with_answers
 from kvv.analysis import compare as compare_sides
 from kvv.analysis.report import as_json, document
 from kvv.cli.verbs.documents import put
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
 from kvv.storage.run_summary import RunSummary
-from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished, side_of
+from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished
 from kvv.storage.snapshot import expected_text
+from kvv.storage.totals import summary_of
 
 #: pairs grow with the square
 RUNS_LIMIT = 20
@@ -34,7 +34,7 @@ def compare(arguments: argparse.Namespace) -> int:
         stores = [store for store, _ in opened]
         sides: list[RunSummary] = []
         for store, folder in opened:
-            side = side_of(store)
+            side = summary_of(store, folder)
             if first := next(
                 (where for one, (_, where) in zip(sides, opened, strict=False) if one.same_run(side)), None
             ):

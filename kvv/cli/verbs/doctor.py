@@ -12,10 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from kvv.cli.flags import flags_of
-from kvv.execution.executor import check_endpoints
 from kvv.execution.preparation import prepare
-from kvv.execution.probe import ProbeResult, look, model_hint
-from kvv.execution.scheduling.health import sentence
 from kvv.execution.workers import Workers
 from kvv.planning.config import ConfigError, load_config
 from kvv.planning.run_plan import RunPlan
@@ -63,7 +60,10 @@ def _examine(flags: dict[str, Any]) -> Iterator[Check]:
     )
     try:
         job = prepare(config)
-        check_endpoints(job)
+        if config.base_url or config.judge_base_url:
+            from kvv.execution.executor import check_endpoints
+
+            check_endpoints(job)
     except ConfigError as error:
         yield False, str(error)
         return
@@ -73,7 +73,7 @@ def _examine(flags: dict[str, Any]) -> Iterator[Check]:
     for skipped in job.plan.skipped:
         yield None, f"suite {skipped.suite}: skipped, {skipped.reason}"
     if config.base_url:
-        yield from _endpoint(job, look(job, config.base_url))
+        yield from _endpoint(job, config.base_url)
 
 
 def _programs() -> Iterator[Check]:
@@ -98,8 +98,12 @@ def _sandboxes() -> Iterator[Check]:
         yield (None if why else True), f"sandbox {name} (for swebench): {why or 'works'}"
 
 
-def _endpoint(job: RunPlan, seen: ProbeResult) -> Iterator[Check]:
+def _endpoint(job: RunPlan, base_url: str) -> Iterator[Check]:
     """The simplest request, the model, the key."""
+    from kvv.execution.probe import look, model_hint
+    from kvv.execution.scheduling.health import sentence
+
+    seen = look(job, base_url)
     hint = f"; {seen.hint}" if seen.hint else ""
     if seen.found.standing is not Classification.ANSWERED:
         yield False, f"{sentence(seen.found, started=False)}{hint}"

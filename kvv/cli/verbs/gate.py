@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from kvv.analysis import UnlikeRuns, compare, differences, find_refused
 from kvv.analysis.findings import rule_lines
 from kvv.analysis.gate_report import as_json, document, workflow_commands
@@ -31,6 +29,7 @@ from kvv.cli.verbs.compare import allowed_kinds
 from kvv.cli.verbs.confirm import bounds_of, check_bounds, remeasure, what_alarmed
 from kvv.cli.verbs.documents import put
 from kvv.core import Outcome
+from kvv.core.lazy import numpy as np
 from kvv.decision import Decision
 from kvv.planning.config import ConfigError
 from kvv.profiles.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
@@ -42,7 +41,8 @@ from kvv.storage.baselines import Baseline, accepted_baselines, newest_first, re
 from kvv.storage.reevaluated import reevaluate
 from kvv.storage.run_folder import STORE
 from kvv.storage.run_summary import RunSummary
-from kvv.storage.run_summary_reader import open_finished, side_of
+from kvv.storage.run_summary_reader import open_finished
+from kvv.storage.totals import summary_of
 from kvv.storage.view import RunView
 
 DEFAULT_POLICY = "nightly"
@@ -257,7 +257,7 @@ def _like(
 
 def side_in(name: str, out: str | None, option: str) -> tuple[RunSummary, Path]:
     with open_finished(name, out, option) as (store, folder):
-        return side_of(store), folder
+        return summary_of(store, folder), folder
 
 
 def _policy(name: str, waivers: str | None) -> Policy:

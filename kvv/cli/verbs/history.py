@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kvv.analysis.history import Reading, Unread, as_json, document
 from kvv.analysis.history import history as make_history
 from kvv.cli.verbs.documents import put
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
 from kvv.rendering.document import Unit
 from kvv.reporting.text import plain
@@ -25,6 +25,7 @@ from kvv.storage.run_summary import Measured, Service
 from kvv.storage.run_summary_reader import service_of
 from kvv.storage.snapshot import LISTED_SAMPLES
 from kvv.storage.store import Store, StoreError
+from kvv.storage.totals import kept_summary
 
 REPORT = "report.json"
 #: what of a row's comparability decides whether two nights stand in one series
@@ -189,7 +190,8 @@ def _beside(run: _Run, path: Path) -> Iterator[Reading]:
     except StoreError:
         return
     try:
-        found: Service = service_of(store)
+        kept = kept_summary(path)
+        found: Service = service_of(store) if kept is None else kept.service
     except StoreError:
         return
     finally:

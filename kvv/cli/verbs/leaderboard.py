@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from kvv.analysis.leaderboard import PublishedEntry, as_json, document, public_columns
 from kvv.analysis.leaderboard import leaderboard as make_leaderboard
 from kvv.cli.verbs.documents import put, write
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
 from kvv.profiles.published import load_published
 from kvv.rendering.document import markdown as to_markdown
@@ -25,6 +24,7 @@ from kvv.storage.run_folder import EXAMPLE, STORE
 from kvv.storage.run_summary import RunSummary
 from kvv.storage.run_summary_reader import open_finished, side_of
 from kvv.storage.snapshot import build_view
+from kvv.storage.totals import summary_of
 from kvv.storage.view import RunView
 
 #: a run's results without its answers, inside a submission
@@ -108,8 +108,8 @@ def _holds_run(folder: Path) -> bool:
 def _side(folder: Path) -> RunSummary:
     if not (folder / STORE).is_file():
         return read_baseline(folder / RESULTS).side
-    with open_finished(str(folder), None, "DIR") as (store, _):
-        return side_of(store)
+    with open_finished(str(folder), None, "DIR") as (store, found):
+        return summary_of(store, found)
 
 
 # --- submission --------------------------------------------------------------------------------------

@@ -10,12 +10,11 @@ from typing import Any
 
 from kvv.cli.verbs import forecast
 from kvv.cli.verbs.forecast import detectable
-from kvv.execution.interleaved_official import LANE, reference_job
 from kvv.execution.preparation import prepare
 from kvv.execution.sharding import take_shard
 from kvv.planning.config import load_config
 from kvv.planning.plan import PlannedSuite, cost_of
-from kvv.planning.run_plan import RunPlan
+from kvv.planning.run_plan import LANE, RunPlan
 from kvv.rendering.escape import plain
 
 
@@ -24,7 +23,11 @@ def plan(arguments: argparse.Namespace) -> int:
 
     config = load_config(flags_of(arguments))
     job, _ = take_shard(prepare(config))
-    official = reference_job(job)
+    official = None
+    if config.reference_base_url is not None:
+        from kvv.execution.interleaved_official import reference_job
+
+        official = reference_job(job)
     jobs = {"": job} if official is None else {"": job, LANE: official}
     announce_doubles(job)
     if config.json_output:

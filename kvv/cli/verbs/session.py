@@ -16,15 +16,22 @@ from rich.console import Console
 from kvv import __version__
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
 from kvv.execution.endpoints import EndpointRun, execute
-from kvv.execution.executor import TARGET_ENDED, ProgressFactory, RunEnding, check_endpoints, reference_target
-from kvv.execution.interleaved_official import LANE, adopt, lane_folder, reference_job
+from kvv.execution.executor import (
+    TARGET_ENDED,
+    ProgressFactory,
+    RunEnding,
+    check_connections,
+    check_endpoints,
+    reference_target,
+)
+from kvv.execution.interleaved_official import adopt, lane_folder, reference_job
 from kvv.execution.preparation import guard, prepare
 from kvv.execution.probe import WRONG_ADDRESS, advice
 from kvv.execution.progress import LiveProgress, PlainProgress
 from kvv.execution.sharding import take_shard
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import sentence
-from kvv.planning.run_plan import RunPlan
+from kvv.planning.run_plan import LANE, RunPlan
 from kvv.rendering.escape import plain
 from kvv.reporting.finalize import Tell, check_reference, finalize, record_ending, write_files
 from kvv.sandbox import WARNING
@@ -64,6 +71,7 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None, v
         print(WARNING, file=sys.stderr)
     for name, one in jobs.items():
         check_endpoints(one, name)
+    check_connections(*jobs.values())
     check_reference(config)
     with ExitStack() as undo:
         owner = slug(vendor) or vendor_of(config.base_url)
@@ -140,6 +148,7 @@ def go_on(folder: Path, config: RunConfig) -> int:
                 beside = undo.enter_context(Store.open(lane / STORE))
                 check_meta(beside)
                 _same_plan(official, beside)
+            check_connections(job, *filter(None, [official]))
             undo.pop_all()
         return _drive(job, store, folder, official=official, beside=beside, resumed=True)
     except WriteError:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from kvv.analysis import compare, with_answers
 from kvv.analysis.compare import Comparison
 from kvv.analysis.layers import VerdictLine, as_data, section, verdict_lines
@@ -23,10 +21,11 @@ from kvv.cli.verbs.documents import put, write
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
 from kvv.cli.verbs.session import announce, begin, continuation, progress_for, run_endpoints
 from kvv.core import Outcome
+from kvv.core.lazy import numpy as np
 from kvv.data import load as load_data
 from kvv.decision.decide import UNREFERENCED
 from kvv.execution.endpoints import EndpointRun
-from kvv.execution.executor import check_endpoints
+from kvv.execution.executor import check_connections, check_endpoints
 from kvv.execution.preparation import Loader, guard, prepare
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.plan import cost_of
@@ -67,6 +66,7 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
             )
         if any(job.prices is not None for job in jobs.values()):
             print(plan_tables(jobs), file=sys.stderr)
+    check_connections(*jobs.values())
     announce_doubles(*jobs.values())
     guard(*jobs.values(), prices=f"prices in {file}")
     if any(job.sandbox == "none" for job in jobs.values()):

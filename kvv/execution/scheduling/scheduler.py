@@ -23,6 +23,7 @@ from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import PaceSetting
 from kvv.execution.scheduling.queue import WorkQueue
 from kvv.execution.scheduling.rate import Features, Rate
+from kvv.execution.scheduling.risky import in_groups
 from kvv.execution.scheduling.sending import Sender
 from kvv.execution.scheduling.stages import Source
 from kvv.execution.scheduling.stepping import next_step, unjudged_verdict
@@ -115,18 +116,21 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for _ in range(2 * self._limiters[Role.TARGET].ceiling):
                 group.create_task(self._take(queue, risky))
-        for work in risky:
-            await self._alone(work)
+        for together in in_groups(risky):
+            await self._risked(together)
 
-    async def _alone(self, work: Work) -> None:
-        """A case that has brought engines down runs with nothing beside it, and the endpoint is asked for a sign of
-        life after it.
+    async def _risked(self, works: list[Work]) -> None:
+        """Cases that have brought engines down, with nothing else beside them; then the endpoint is asked for a sign
+        of life.
         """
-        await self._take(WorkQueue([work]), None)
+        queue = WorkQueue(works)
+        async with asyncio.TaskGroup() as group:
+            for _ in works:
+                group.create_task(self._take(queue, None))
         if not self.stop:
             found = await self._probe(BREAKER_PAUSES_S)
             if not found.spoken:
-                self._died(found, work.case.key, _because(work.case))
+                self._died(found, " or ".join(work.case.key for work in works[:3]), _because(works[0].case))
 
     async def _take(self, queue: WorkQueue, risky: list[Work] | None) -> None:
         """Conclude works until none is left; risky ones are put aside where there is a list for them."""
