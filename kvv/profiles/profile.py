@@ -15,11 +15,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from datetime import date
+from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -34,7 +34,7 @@ EFFORT = "@effort"
 #: the profile of models that no other knows
 DEFAULT = "openai"
 #: keys that a profile does not take from the one that it extends
-OWN = ("title", "source", "sources", "checked", "match", "prices")
+OWN = ("title", "source", "sources", "checked", "match", "prices", "calibrated")
 
 
 class _Table(BaseModel):
@@ -157,12 +157,14 @@ class Decoding(_Table):
     """The three parameter sets. Each entry is a table of request fields; ``thinking`` ("on" or "off") limits where it
     holds.
 
-    ``reject_level``: whether refusing is a must or a should on this surface.
+    ``reject_level``: whether refusing is a must or a should on this surface. ``warned``: entries of ``accepted`` and
+    ``rejected`` that are a should whatever their level.
     """
 
     accepted: tuple[Mapping[str, Any], ...] = ()
     either: tuple[Mapping[str, Any], ...] = ()
     rejected: tuple[Mapping[str, Any], ...] = ()
+    warned: tuple[Mapping[str, Any], ...] = ()
     reject_level: Level = Level.SHOULD
     type_level: Level = Level.SHOULD
     stop_limit: int | None = None
@@ -228,6 +230,57 @@ class Claims(_Table):
         return self
 
 
+class Measured(_Table):
+    """What an official endpoint did with one probe, all rounds together; who was not answered is not counted.
+
+    ``answered`` of ``asked`` were answered (the others refused); ``obeyed`` of those did what was asked for, None where
+    nothing shows it. ``fields`` and ``thinking`` are the parameters that were probed, ``values`` the numbers that were
+    read (tokens, limits), ``texts`` the names (fields, forms of ids). ``rounds`` are the times of the measurements,
+    ISO 8601 in UTC.
+    """
+
+    fact: str = Field(pattern=r"^[a-z0-9][a-z0-9_./-]{0,119}$")
+    asked: int = Field(ge=1)
+    answered: int = Field(ge=0)
+    obeyed: int | None = Field(default=None, ge=0)
+    fields: Mapping[str, Any] = Field(default_factory=dict)
+    thinking: Literal["", "on", "off"] = ""
+    values: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+    rounds: tuple[datetime, ...] = ()
+
+
+class OfficialFailure(_Table):
+    """A case or wire rule that the official endpoint itself fails: in ``seen`` of ``asked`` measurements."""
+
+    id: str = Field(min_length=1, max_length=200)
+    seen: int = Field(ge=1)
+    asked: int = Field(ge=1)
+    rounds: tuple[datetime, ...] = ()
+
+
+class Calibrated(_Table):
+    """Where a profile was measured. ``claims`` are those that the measurement added; they and new parameters warn until
+    a person signs (``signed_by``, ``signed_on``), and again once the file has expired. ``parameters``: the parameter
+    sets are measured, not the extended profile's.
+    """
+
+    base_url: str
+    model: str
+    kvv: str
+    expires: date
+    signed_by: str = Field(default="", max_length=200)
+    signed_on: date | None = None
+    claims: tuple[str, ...] = ()
+    parameters: bool = False
+    evidence: tuple[Measured, ...] = ()
+    fails: tuple[OfficialFailure, ...] = ()
+
+    def binds(self, today: date) -> bool:
+        """A person vouches for what was measured, and it is not too old."""
+        return bool(self.signed_by.strip()) and self.signed_on is not None and today <= self.expires
+
+
 class Profile(_Table):
     id: str
     title: str
@@ -246,6 +299,19 @@ class Profile(_Table):
     claims: Claims = Claims()
     suites: tuple[str, ...] = ()
     sampling: Mapping[str, Sampling] = Field(default_factory=dict)
+    calibrated: Calibrated | None = None
+
+    def as_of(self, today: date) -> Profile:
+        """The profile with what its calibration makes a must on this day; bare engines are held to nothing of it."""
+        measured = self.calibrated
+        if measured is None or not measured.binds(today) or self.surface is Surface.ENGINE:
+            return self
+        soft = tuple(claim for claim in self.claims.second_hand if claim not in measured.claims)
+        changed: dict[str, Any] = {"claims": self.claims.model_copy(update={"second_hand": soft})}
+        if measured.parameters:
+            held = {"warned": (), "reject_level": Level.MUST}
+            changed["decoding"] = self.decoding.model_copy(update=held)
+        return self.model_copy(update=changed)
 
     def sampling_for(self, suite: str) -> Sampling:
         """The suite's own table over the table ``default``."""

@@ -127,6 +127,8 @@ class _Expansion:
             for name, value in own.items()
         }
         self.spec = CaseSpec.model_validate({**dict(spec), **merged}) if merged else spec
+        #: an entry of the profile's parameters that only warns
+        self.warned = not listed and entry in context.profile.decoding.warned
         #: calls are asked for in the prompt, since the profile does not promise that they can be forced
         self.asked = "calls" in self.spec.claims and not can_force(context, thinks=thinks(mode.thinking, context))
         self.fields = {} if listed else {name: value for name, value in entry.items() if name != "thinking"}
@@ -169,7 +171,11 @@ class _Expansion:
 
     def _level(self) -> Level:
         """A call that is asked for and a claim at second hand warn at most."""
-        soft = self.asked or not _needed(self.file, self.spec).isdisjoint(self.context.profile.claims.second_hand)
+        soft = (
+            self.asked
+            or self.warned
+            or not _needed(self.file, self.spec).isdisjoint(self.context.profile.claims.second_hand)
+        )
         level = _level(self.spec, self.context)
         return max(level, Level.SHOULD, key=_STRENGTH.index) if soft else level
 
