@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from kvv.profiles.profile import Calibrated, Measured, OfficialFailure, Profile
+from kvv.profiles.profile import NO_SWITCH, Calibrated, Measured, OfficialFailure, Profile
 
 #: measurements that make a rule lie so far apart
 APART = timedelta(hours=20)
@@ -157,14 +157,19 @@ def _limit(facts: Mapping[str, Measured]) -> dict[str, Any]:
 
 def _thinking(base: Profile, facts: Mapping[str, Measured]) -> dict[str, Any]:
     changed: dict[str, Any] = {}
+    fields = sorted({text for one in facts.values() if one.fact.startswith("thinking/") for text in one.texts})
     modes = [mode for mode in base.thinking.modes if f"thinking/{mode}/on" in facts or f"thinking/{mode}/off" in facts]
     on = [mode for mode in modes if _always(facts.get(f"thinking/{mode}/on"))]
     works = [mode for mode in on if _always(facts.get(f"thinking/{mode}/off"))]
+    if base.thinking.supported and modes and not on and not fields:
+        return {"supported": False, "default": False, "can_disable": False, "mode": NO_SWITCH}
     if base.thinking.supported and works and (base.thinking.mode not in works or not base.thinking.can_disable):
         changed |= {"mode": works[0] if base.thinking.mode not in works else base.thinking.mode, "can_disable": True}
     elif base.thinking.supported and modes and not works and base.thinking.can_disable:
         changed |= {"can_disable": False, **({"mode": on[0]} if on and base.thinking.mode not in on else {})}
-    fields = sorted({text for one in facts.values() if one.fact.startswith("thinking/") for text in one.texts})
+    plain = facts.get("thinking/default")
+    if base.thinking.supported and plain is not None and bool(plain.texts) != base.thinking.default:
+        changed["default"] = bool(plain.texts)
     if fields and not set(fields) <= set(base.thinking.fields):
         changed["fields"] = fields
     efforts = [effort for effort in base.thinking.efforts if facts.get(f"efforts/{effort}") is not None]
