@@ -81,8 +81,8 @@ def probes(context: Context) -> Iterator[Probe]:
         yield Probe(fact=f"tokens/{choice}", fields=body, prompt=asked, max_tokens=ROOM, reads="tokens")
     as_json = "Return the weather of Beijing as JSON with the key city."
     yield Probe(fact="tokens/plain", fields={}, prompt=as_json, max_tokens=ROOM, reads="tokens")
-    body = {"response_format": {"type": "json_object"}}
-    yield Probe(fact="tokens/json-object", fields=body, prompt=as_json, max_tokens=ROOM, reads="tokens")
+    json_object = {"response_format": {"type": "json_object"}}
+    yield Probe(fact="tokens/json-object", fields=json_object, prompt=as_json, max_tokens=ROOM, reads="tokens")
     yield Probe(fact="ids/chat-id", fields={}, reads="chat-id")
     body = {"tools": [WEATHER]}
     yield Probe(fact="ids/tool-id", fields=body, prompt=asked, max_tokens=ROOM, reads="tool-id")
