@@ -96,6 +96,8 @@ def test_what_holds_only_without_thinking_is_asked_so_and_never_while_the_model_
     forced = [c for c in load_suite("tool_choice").cases(context) if c.id.startswith("tool_choice/required/")]
     assert forced
     assert all(case.inputs["body"]["thinking"] == {"type": "disabled"} for case in forced)
+    kept = [c for c in load_suite("tool_choice").cases(context) if "/required-keeps-thinking" in c.id]
+    assert all(case.inputs["skip"] for case in kept), "there is no thinking that it could keep"
     thinking = Context(model="m", profile=load_profile("deepseek-v4"), settings=Settings(thinking=True))
     skips = {c.inputs["skip"] for c in load_suite("tool_choice").cases(thinking) if "/required/" in c.id}
     assert skips == {"the profile deepseek-v4 claims required only while the model does not think"}

@@ -463,7 +463,8 @@ def _thinking_modes(wanted: str, context: Context, needed: Set[str]) -> list[boo
     What the profile claims only while the model does not think is asked so, where that can be.
     """
     thinking, settings = context.profile.thinking, context.settings
-    if thinking_off(context) and not needed.isdisjoint(context.profile.claims.not_thinking):
+    idle = not needed.isdisjoint(context.profile.claims.not_thinking)
+    if idle and thinking_off(context) and needed.isdisjoint({"thinking", "separate-reasoning"}):
         return [False]
     if wanted == "default" or not thinking.supported:
         return [None]
