@@ -43,7 +43,7 @@ RESERVED = frozenset(
 #: claims that are no field of the profile's claims table
 VIRTUAL_CLAIMS = frozenset(
     [
-        *("thinking", "separate-reasoning", "thinking-off", "effort", "keep"),
+        *("thinking", "separate-reasoning", "thinking-off", "always-thinks", "effort", "keep"),
         *("calls", "other-model", "tokens", "tokenizer", "moonshot-stream", "stop-limit", "key"),
     ]
 )

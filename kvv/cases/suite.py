@@ -290,8 +290,22 @@ class SingleTurn(Suite):
 @cache
 def built_in() -> tuple[str, ...]:
     """Ids of the suites that ship, in the order of the report: each folder's ``ORDER``. Imports no suite."""
-    names = [entry.name for entry in files("kvv.suites").iterdir() if entry.joinpath("suite.py").is_file()]
-    return tuple(sorted(names, key=lambda name: (int(import_module(f"kvv.suites.{name}").ORDER), name)))
+    return tuple(sorted((name for name in _folders() if _order(name) is not None), key=lambda n: (_order(n), n)))
+
+
+def is_inner(name: str) -> bool:
+    """A suite that a verb of its own asks; no run selects it and no list shows it."""
+    return name in _folders() and _order(name) is None
+
+
+@cache
+def _folders() -> frozenset[str]:
+    return frozenset(entry.name for entry in files("kvv.suites").iterdir() if entry.joinpath("suite.py").is_file())
+
+
+def _order(name: str) -> int | None:
+    order: int | None = import_module(f"kvv.suites.{name}").ORDER
+    return order
 
 
 class SuiteError(ConfigError):
@@ -300,7 +314,7 @@ class SuiteError(ConfigError):
 
 def load_suite(name: str) -> Suite:
     """The suite with this id, built in or registered under the entry-point group ``kvv.suites``."""
-    if name in built_in():
+    if name in built_in() or is_inner(name):
         return _shipped(name)()
     if name in (found := load_plugins()[0]):
         return found[name]()

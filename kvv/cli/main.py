@@ -48,6 +48,15 @@ def build_parser() -> Parser:
     plan = verbs.add_parser("plan", help="what a run would ask and cost; sends nothing")
     add_run_options(plan)
 
+    calibrate = verbs.add_parser("calibrate", help="measure an official endpoint and write what it does as a profile")
+    add_run_options(calibrate)
+    calibrate.add_argument("--to", metavar="FILE", help="the profile file (default: MODEL-measured.toml)")
+    calibrate.add_argument(
+        "--merge",
+        metavar="FILE",
+        help="add to this measurement: what repeats on another day, 20 hours later at least, becomes a rule",
+    )
+
     vendors = verbs.add_parser(
         "vendors", help="several endpoints, providers or layers side by side, at the same time and under one budget"
     )
@@ -189,6 +198,10 @@ def _verb(name: str) -> Verb:
             from kvv.cli.verbs import run
 
             chosen: Verb = {"run": run.run, "check": run.check, "resume": run.resume}[name]
+        case "calibrate":
+            from kvv.cli.verbs import calibrate
+
+            chosen = calibrate.calibrate
         case "plan":
             from kvv.cli.verbs import plan
 

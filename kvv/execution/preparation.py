@@ -5,11 +5,24 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, date, datetime
 from functools import cache
+from glob import escape
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from kvv.cases.suite import Context, Judge, ReferenceRun, Settings, Suite, SuiteError, SuiteKind, load_suite, suite_ids
+from kvv.cases.suite import (
+    Context,
+    Judge,
+    ReferenceRun,
+    Settings,
+    Suite,
+    SuiteError,
+    SuiteKind,
+    is_inner,
+    load_suite,
+    suite_ids,
+)
 from kvv.core import Dataset, Request
 from kvv.core.lazy import numpy as np
 from kvv.data import DataError
@@ -28,7 +41,8 @@ from kvv.planning.plan import (
     variant_for,
 )
 from kvv.planning.run_plan import RunPlan
-from kvv.profiles.policy import Policy, PolicyError, Required, load_policy, parse_policy, policy_ids
+from kvv.profiles.calibration import is_rule
+from kvv.profiles.policy import Policy, PolicyError, Required, Waiver, load_policy, parse_policy, policy_ids
 from kvv.profiles.profile import Prices, Profile, ProfileError, another_model, find_profile, load_profile, pick_profile
 from kvv.profiles.token_counts import Bpe, HubTokenizer, Tokenizer
 from kvv.protocol.classify import LIVENESS
@@ -71,7 +85,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
     if model is None:
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
     profile, reason = _profile(config, model)
-    policy = _policy(config, contract_only=contract_only)
+    policy = _policy(config, contract_only=contract_only).with_waivers(_official_failures(profile))
     references, doubles = _reference_files(config)
     plan, skipped = [], []
     sandbox = ""
@@ -175,7 +189,7 @@ def generator_for(seed: int, suite: str) -> np.random.Generator:
 def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
     name, reason = (config.profile, "asked for") if config.profile else pick_profile(model)
     try:
-        profile = find_profile(name, config.surface)
+        profile = find_profile(name, config.surface).as_of(_today())
     except ProfileError as error:
         raise ConfigError(f"--profile: {error}") from error
     thinking = profile.thinking
@@ -186,6 +200,27 @@ def _profile(config: RunConfig, model: str) -> tuple[Profile, str]:
             listed = ", ".join(known) or "none"
             raise ConfigError(f"{option}: the profile {profile.id} does not list {value!r:.60}; it lists: {listed}")
     return profile, reason
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _official_failures(profile: Profile) -> list[Waiver]:
+    """What the official endpoint itself fails is nobody else's fault, until the measurement expires."""
+    measured = profile.calibrated
+    if measured is None:
+        return []
+    return [
+        Waiver(
+            case=escape(failure.id),
+            reason=f"the official endpoint itself fails it ({failure.seen} of {failure.asked} measurements)",
+            owner="kvv calibrate",
+            expires=measured.expires,
+        )
+        for failure in measured.fails
+        if is_rule(failure.rounds)
+    ]
 
 
 def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
@@ -211,7 +246,7 @@ def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
 def _selected(config: RunConfig, profile: Profile, *, contract_only: bool) -> list[tuple[Suite, bool]]:
     """The suites to run, each with whether the user named it."""
     names = list(dict.fromkeys(config.suites))
-    known = suite_ids()
+    known = [*(name for name in names if is_inner(name)), *suite_ids()]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ConfigError(f"SUITE: no suite {unknown[0]!r}; known: {', '.join(known)}")

@@ -4,28 +4,37 @@ suites.
 Profiles are TOML files: those that ship in ``models/``, those of other packages (entry-point group ``kvv.profiles``:
 ``NAME.toml`` beside the module), and files of the user's own. A file describes the surface ``vendor``; tables under
 ``[surface.engine]`` or ``[surface.official]`` override it there. Facts come from the model's published
-contract; each file names its source.
+contract; each file names its sources and the day on which they were read.
+
+``extends`` names a known profile: its tables hold where the file says nothing else. What tells a model from its
+relatives (``OWN``) is never inherited.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kvv.core import Level, Surface
 from kvv.core.plugins import PROFILES, find_entry_points, folder_of
+from kvv.profiles.names import begins_alike, length_of_match
 
 #: the mode that sends no switch
 NO_SWITCH = "none"
 #: stands in a body for the effort's own name
 EFFORT = "@effort"
+#: the profile of models that no other knows
+DEFAULT = "openai"
+#: keys that a profile does not take from the one that it extends
+OWN = ("title", "source", "sources", "checked", "match", "prices", "calibrated")
 
 
 class _Table(BaseModel):
@@ -106,7 +115,10 @@ class Markers(_Table):
 
 
 class Wire(_Table):
-    """What the stream promises beyond the OpenAI API. Regular expressions are for ``re.fullmatch``."""
+    """What the stream promises beyond the OpenAI API. Regular expressions are for ``re.fullmatch``.
+
+    ``history_id_length``: ids of calls in a history must be so many letters and digits (mistral-common).
+    """
 
     moonshot_stream: bool = False
     usage_headers: bool = False
@@ -115,6 +127,7 @@ class Wire(_Table):
     finish_reasons: tuple[str, ...] = ("stop", "length", "tool_calls", "content_filter")
     extended_finish_reasons: tuple[str, ...] = ()
     contiguous_phases: bool = False
+    history_id_length: int | None = Field(default=None, ge=1, le=32)
 
     @field_validator("chat_id", "tool_id")
     @classmethod
@@ -144,12 +157,14 @@ class Decoding(_Table):
     """The three parameter sets. Each entry is a table of request fields; ``thinking`` ("on" or "off") limits where it
     holds.
 
-    ``reject_level``: whether refusing is a must or a should on this surface.
+    ``reject_level``: whether refusing is a must or a should on this surface. ``warned``: entries of ``accepted`` and
+    ``rejected`` that are a should whatever their level.
     """
 
     accepted: tuple[Mapping[str, Any], ...] = ()
     either: tuple[Mapping[str, Any], ...] = ()
     rejected: tuple[Mapping[str, Any], ...] = ()
+    warned: tuple[Mapping[str, Any], ...] = ()
     reject_level: Level = Level.SHOULD
     type_level: Level = Level.SHOULD
     stop_limit: int | None = None
@@ -181,6 +196,9 @@ class Claims(_Table):
     documented ``type``; ``default_temperature``: a request without one is sampled at the documented value.
     ``contracts`` are published contracts that hold as a whole: ``openai`` (the OpenAI API), ``moonshot`` (Moonshot's
     platform), ``kimi-k3`` (what is published of K3 alone), ``k3-token-counts``, ``k2-tool-ids``.
+
+    ``second_hand`` lists claims whose source is not the model's owner, or was not read there: what fails of them is a
+    warning. ``not_thinking`` lists claims that hold only while the model does not think.
     """
 
     tools: bool = True
@@ -200,12 +218,75 @@ class Claims(_Table):
     default_temperature: bool = False
     contracts: tuple[str, ...] = ()
     schema_extra: tuple[str, ...] = ()
+    second_hand: tuple[str, ...] = ()
+    not_thinking: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _listed_ones_are_claims(self) -> Claims:
+        features = Claims.model_fields.keys() - {"contracts", "schema_extra", "second_hand", "not_thinking"}
+        for listed in ("second_hand", "not_thinking"):
+            if unknown := set(getattr(self, listed)) - features:
+                raise ValueError(f"{listed}: no claim is called {min(unknown)!r:.60}")
+        return self
+
+
+class Measured(_Table):
+    """What an official endpoint did with one probe, all rounds together; who was not answered is not counted.
+
+    ``answered`` of ``asked`` were answered (the others refused); ``obeyed`` of those did what was asked for, None where
+    nothing shows it. ``fields`` and ``thinking`` are the parameters that were probed, ``values`` the numbers that were
+    read (tokens, limits), ``texts`` the names (fields, forms of ids). ``rounds`` are the times of the measurements,
+    ISO 8601 in UTC.
+    """
+
+    fact: str = Field(pattern=r"^[a-z0-9][a-z0-9_./-]{0,119}$")
+    asked: int = Field(ge=1)
+    answered: int = Field(ge=0)
+    obeyed: int | None = Field(default=None, ge=0)
+    fields: Mapping[str, Any] = Field(default_factory=dict)
+    thinking: Literal["", "on", "off"] = ""
+    values: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+    rounds: tuple[datetime, ...] = ()
+
+
+class OfficialFailure(_Table):
+    """A case or wire rule that the official endpoint itself fails: in ``seen`` of ``asked`` measurements."""
+
+    id: str = Field(min_length=1, max_length=200)
+    seen: int = Field(ge=1)
+    asked: int = Field(ge=1)
+    rounds: tuple[datetime, ...] = ()
+
+
+class Calibrated(_Table):
+    """Where a profile was measured. ``claims`` are those that the measurement added; they and new parameters warn until
+    a person signs (``signed_by``, ``signed_on``), and again once the file has expired. ``parameters``: the parameter
+    sets are measured, not the extended profile's.
+    """
+
+    base_url: str
+    model: str
+    kvv: str
+    expires: date
+    signed_by: str = Field(default="", max_length=200)
+    signed_on: date | None = None
+    claims: tuple[str, ...] = ()
+    parameters: bool = False
+    evidence: tuple[Measured, ...] = ()
+    fails: tuple[OfficialFailure, ...] = ()
+
+    def binds(self, today: date) -> bool:
+        """A person vouches for what was measured, and it is not too old."""
+        return bool(self.signed_by.strip()) and self.signed_on is not None and today <= self.expires
 
 
 class Profile(_Table):
     id: str
     title: str
     source: str
+    sources: tuple[str, ...] = ()
+    checked: date | None = None
     surface: Surface = Surface.VENDOR
     match: tuple[str, ...] = ()
     context_window: int = 131_072
@@ -218,6 +299,19 @@ class Profile(_Table):
     claims: Claims = Claims()
     suites: tuple[str, ...] = ()
     sampling: Mapping[str, Sampling] = Field(default_factory=dict)
+    calibrated: Calibrated | None = None
+
+    def as_of(self, today: date) -> Profile:
+        """The profile with what its calibration makes a must on this day; bare engines are held to nothing of it."""
+        measured = self.calibrated
+        if measured is None or not measured.binds(today) or self.surface is Surface.ENGINE:
+            return self
+        soft = tuple(claim for claim in self.claims.second_hand if claim not in measured.claims)
+        changed: dict[str, Any] = {"claims": self.claims.model_copy(update={"second_hand": soft})}
+        if measured.parameters:
+            held = {"warned": (), "reject_level": Level.MUST}
+            changed["decoding"] = self.decoding.model_copy(update=held)
+        return self.model_copy(update=changed)
 
     def sampling_for(self, suite: str) -> Sampling:
         """The suite's own table over the table ``default``."""
@@ -241,9 +335,13 @@ class ProfileError(ValueError):
 
 def shipped_profiles() -> list[str]:
     """Ids of our own profiles, sorted."""
-    return sorted(
-        entry.name[:-5] for entry in files("kvv.profiles").joinpath("models").iterdir() if entry.name.endswith(".toml")
-    )
+    return list(_shipped())
+
+
+@cache
+def _shipped() -> tuple[str, ...]:
+    folder = files("kvv.profiles").joinpath("models")
+    return tuple(sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml")))
 
 
 def profile_ids() -> list[str]:
@@ -264,7 +362,7 @@ def plugged_profiles() -> tuple[Mapping[str, str], list[str]]:
             if folder is None:
                 raise ProfileError("its module cannot be found")
             text = (folder / f"{entry.name}.toml").read_text("utf-8")
-            parse_profile(text, f"{entry.name}.toml", entry.name)
+            parse_profile(text, f"{entry.name}.toml", entry.name, find=_shipped_text)
         except (ProfileError, OSError, UnicodeDecodeError) as error:
             broken.append(f"profile {entry.name!r} ({entry.value}): {error}")
         else:
@@ -275,13 +373,21 @@ def plugged_profiles() -> tuple[Mapping[str, str], list[str]]:
 @cache
 def load_profile(name: str, surface: Surface = Surface.VENDOR) -> Profile:
     """The profile with this id on ``surface``, shipped or another package's."""
-    if name in shipped_profiles():
-        text = files("kvv.profiles").joinpath("models", f"{name}.toml").read_text("utf-8")
-    elif name in plugged_profiles()[0]:
-        text = plugged_profiles()[0][name]
-    else:
+    text = _known_text(name)
+    if text is None:
         raise ProfileError(f"no profile {name!r}; known: {', '.join(profile_ids())}")
     return parse_profile(text, f"{name}.toml", name, surface)
+
+
+def _known_text(name: str) -> str | None:
+    """The TOML text of a profile by its id."""
+    if name in _shipped():
+        return files("kvv.profiles").joinpath("models", f"{name}.toml").read_text("utf-8")
+    return plugged_profiles()[0].get(name)
+
+
+def _shipped_text(name: str) -> str | None:
+    return _known_text(name) if name in _shipped() else None
 
 
 def find_profile(name: str, surface: Surface = Surface.VENDOR) -> Profile:
@@ -299,10 +405,20 @@ def find_profile(name: str, surface: Surface = Surface.VENDOR) -> Profile:
     return parse_profile(text, path.name, profile_id, surface)
 
 
-def parse_profile(text: str, origin: str, profile_id: str, surface: Surface = Surface.VENDOR) -> Profile:
-    """A profile from TOML text; ``origin`` is the file's name for the error. ProfileError names the key."""
+def parse_profile(
+    text: str,
+    origin: str,
+    profile_id: str,
+    surface: Surface = Surface.VENDOR,
+    *,
+    find: Callable[[str], str | None] | None = None,
+) -> Profile:
+    """A profile from TOML text; ``origin`` is the file's name for the error. ProfileError names the key.
+
+    ``find`` gives the text of a profile that is extended, None for one that is unknown; by default any known one.
+    """
     try:
-        table = tomllib.loads(text)
+        table = _inherit(text, origin, profile_id, find or _known_text)
         overrides = table.pop("surface", {})
         own = overrides.get(surface.value, {}) if isinstance(overrides, dict) else None
         if not isinstance(own, dict):
@@ -310,12 +426,39 @@ def parse_profile(text: str, origin: str, profile_id: str, surface: Surface = Su
         if unknown := set(overrides) - {each.value for each in Surface}:
             raise ProfileError(f"{origin}: surface: unknown surface {sorted(unknown)[0]!r:.60}")
         return Profile.model_validate({**_merge(table, own), "id": profile_id, "surface": surface})
-    except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{origin}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
         raise ProfileError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def _inherit(
+    text: str, origin: str, profile_id: str, find: Callable[[str], str | None], seen: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The file's table over the tables of all that it extends."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{origin}: {error}") from None
+    if "extends" not in table:
+        return table
+    parent = table.pop("extends")
+    if not isinstance(parent, str):
+        raise ProfileError(f"{origin}: extends: must be the id of a profile")
+    line = (*seen, profile_id)
+    if parent in line:
+        raise ProfileError(f"{origin}: extends: {' extends '.join((*line, parent))}, which is a circle")
+    inherited = find(parent)
+    if inherited is None:
+        known = ", ".join(_shipped())
+        raise ProfileError(f"{origin}: extends: no profile {parent!r:.60}; known: {known}")
+    base = _inherit(inherited, f"{parent}.toml", parent, find, line)
+    merged = _merge({key: value for key, value in base.items() if key not in OWN}, table)
+    thinking = table.get("thinking")
+    modes = thinking.get("modes") if isinstance(thinking, dict) else None
+    if isinstance(modes, dict):  # a mode's fields are sent together: those of the parent's form do not mix in
+        merged["thinking"]["modes"] |= modes
+    return merged
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -330,18 +473,21 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def pick_profile(model: str) -> tuple[str, str]:
     """The profile id for a model's name and one clause that says why.
 
-    The last path component, lower-cased, without a ``:suffix``, is compared with each profile's
-    ``match`` prefixes; the longest match wins; ``openai`` promises only what the OpenAI API does.
+    Each profile's ``match`` lists patterns (``kvv.profiles.names``); the longest that explains the name wins. A name
+    that none explains, or two profiles equally, gets ``openai``, which promises only what the OpenAI API does.
     """
-    name = re.sub(r"[:@].*$", "", model.strip().lower().rsplit("/", 1)[-1])
-    best, prefix = "openai", ""
-    for profile_id in profile_ids():
-        for candidate in load_profile(profile_id).match:
-            if name.startswith(candidate) and len(candidate) > len(prefix):
-                best, prefix = profile_id, candidate
-    if prefix:
-        return best, f"the model's name begins with {prefix!r}"
-    return best, f"no profile knows the model {model!r}: only what the OpenAI API promises is checked"
+    patterns = [(name, pattern) for name in profile_ids() for pattern in load_profile(name).match]
+    explained = [(length_of_match(pattern, model), name, pattern) for name, pattern in patterns]
+    longest = max((length for length, _, _ in explained), default=0)
+    found = {name: pattern for length, name, pattern in explained if length == longest and length}
+    if len(found) == 1:
+        [(name, pattern)] = found.items()
+        return name, f"the model's name begins with {pattern!r}"
+    alike = [(begins_alike(pattern, model), name) for name, pattern in patterns]
+    nearest = max((length for length, _ in alike), default=0)
+    near = sorted(found or {name for length, name in alike if length == nearest and length})
+    hint = f"; if it is one of these, say so: {', '.join(f'--profile {name}' for name in near)}" if near else ""
+    return DEFAULT, f"no profile knows the model {model!r:.300}: only what the OpenAI API promises is checked{hint}"
 
 
 def another_model(theirs: str, model: str, profile: Profile) -> str:
@@ -352,5 +498,5 @@ def another_model(theirs: str, model: str, profile: Profile) -> str:
     """
     picked, reason = pick_profile(theirs)
     from_file = profile.id not in profile_ids()
-    fits = picked in (profile.id, pick_profile("")[0]) or (from_file and theirs == model)
+    fits = picked in (profile.id, DEFAULT) or (from_file and theirs == model)
     return "" if fits else reason

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from kvv.cases.contract import is_claimed, plain_case
+from kvv.cases.contract import can_force, is_claimed, plain_case, thinking_off, thinks
 from kvv.cases.suite import Context
 from kvv.core import Area, Case, Level
 
@@ -291,7 +291,7 @@ def _case(
     }
     if kimi if strict is None else strict:
         function["strict"] = True
-    base, asked = _base(context, stream), not is_claimed(context, "required")
+    base, asked = _base(context, stream), not can_force(context, thinks=thinks(_switch(context), context))
     body = {
         **base,
         "tools": [{"type": "function", "function": function}],
@@ -319,13 +319,20 @@ def _case(
 def _base(context: Context, stream: bool) -> dict[str, Any]:
     """The request without a tool, thinking at its lowest effort, as case files make it."""
     thinking, settings = context.profile.thinking, context.settings
-    on = None if not thinking.supported else settings.thinking is not False
     effort = settings.effort or (thinking.efforts[0] if thinking.efforts else None)
     body: dict[str, Any] = {"model": context.model, "messages": [{"role": "user", "content": PROMPT}]}
-    body |= context.profile.thinking_body(on=on, effort=effort, mode=settings.think_mode)
+    body |= context.profile.thinking_body(on=_switch(context), effort=effort, mode=settings.think_mode)
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body | dict(settings.extra_body)
+
+
+def _switch(context: Context) -> bool | None:
+    """Thinking is on, unless the run says otherwise or the profile claims tools only without it."""
+    if not context.profile.thinking.supported:
+        return None
+    idle = "tools" in context.profile.claims.not_thinking and thinking_off(context)
+    return context.settings.thinking is not False and not idle
 
 
 def _compact(value: Any) -> str:

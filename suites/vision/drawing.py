@@ -5,7 +5,7 @@ known.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kvv.core.lazy import numpy as np
@@ -59,6 +59,10 @@ class Drawing:
     def size(self) -> tuple[int, int]:
         """Width and height in pixels."""
         return int(self.ink.shape[1]), int(self.ink.shape[0])
+
+    def turned(self, quarters: int) -> Drawing:
+        """Turned anticlockwise by so many quarters."""
+        return replace(self, ink=np.rot90(self.ink, quarters))
 
     @property
     def rgb(self) -> Pixels:

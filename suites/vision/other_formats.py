@@ -56,15 +56,16 @@ _AC_SYMBOLS = [0x00, 0xF0, *(run << 4 | size for run in range(16) for size in ra
 _DC_BITS, _AC_BITS = 4, 8
 
 
-def jpeg(picture: Drawing, comment: str) -> bytes:
+def jpeg(picture: Drawing, comment: str, orientation: int = 0) -> bytes:
     """Three components without subsampling. Every Huffman code of a table is as long as the others: a table need not be
-    good.
+    good. ``orientation`` other than 0 is said in EXIF (tag 0x0112).
     """
     width, height = picture.size
     said = comment.encode("ascii")
     parts = [
         b"\xff\xd8",
         _segment(0xE0, b"JFIF\0\x01\x01\0\0\x01\0\x01\0\0"),
+        *([_segment(0xE1, _exif(orientation))] if orientation else []),
         _segment(0xFE, said),
         _segment(0xDB, b"\0" + bytes([_QUANTUM] * 64)),
         _segment(0xC0, struct.pack(">BHHB", 8, height, width, 3) + bytes([1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0])),
@@ -75,6 +76,12 @@ def jpeg(picture: Drawing, comment: str) -> bytes:
         b"\xff\xd9",
     ]
     return b"".join(parts)
+
+
+def _exif(orientation: int) -> bytes:
+    """A big-endian TIFF header and one directory of one entry, a short."""
+    entry = struct.pack(">HHIHH", 0x0112, 3, 1, orientation, 0)
+    return b"Exif\0\0" + b"MM\0*" + struct.pack(">IH", 8, 1) + entry + struct.pack(">I", 0)
 
 
 def _segment(marker: int, data: bytes) -> bytes:

@@ -17,9 +17,20 @@ from kvv.suites.vision.png import png
 COMMENT = "kvv-shows: {shows}\n"
 
 
-def file_of(picture: Drawing, kind: str, mode: str = "rgb") -> bytes:
-    """The picture as an image file: png (in one of its modes), gif, jpeg or webp. Raises DrawingError."""
+#: EXIF orientations -> quarter turns anticlockwise of the stored pixels that the viewer turns back
+TURNS = {3: 2, 6: 1, 8: 3}
+
+
+def file_of(picture: Drawing, kind: str, mode: str = "rgb", orientation: int = 0) -> bytes:
+    """The picture as an image file: png (in one of its modes), gif, jpeg or webp. Raises DrawingError.
+
+    ``orientation``, of a jpeg: its pixels are stored turned, and EXIF says how they are to be turned back.
+    """
     comment = COMMENT.format(shows=picture.shows)
+    if orientation:
+        if kind != "jpeg" or orientation not in TURNS:
+            raise DrawingError(f"no orientation {orientation!r:.20} of a {kind:.20}; known: jpeg with 3, 6, 8")
+        return jpeg(picture.turned(TURNS[orientation]), comment, orientation)
     match kind:
         case "png":
             return png(picture, mode, comment)
@@ -33,8 +44,8 @@ def file_of(picture: Drawing, kind: str, mode: str = "rgb") -> bytes:
 
 
 def picture_part(argument: Any, answers: Answers) -> dict[str, Any]:
-    """``{ number | colour | shape | circles, size, ink, paper, format, mode, detail, parameters }`` as an image part
-    with a data URL; ``parameters`` stand behind its media type.
+    """``{ number | colour | shape | circles, size, ink, paper, format, mode, orientation, detail, parameters }`` as an
+    image part with a data URL; ``parameters`` stand behind its media type.
     """
     image: dict[str, Any] = {
         "url": _data_url(json.dumps({key: value for key, value in argument.items() if key != "detail"}, sort_keys=True))
@@ -48,7 +59,8 @@ def picture_part(argument: Any, answers: Answers) -> dict[str, Any]:
 def _data_url(described: str) -> str:
     argument = json.loads(described)
     kind, parameters = argument.get("format", "png"), argument.pop("parameters", "")
-    data = file_of(draw_picture(argument), kind, argument.get("mode", "rgb"))
+    turned = argument.pop("orientation", 0)
+    data = file_of(draw_picture(argument), kind, argument.get("mode", "rgb"), turned)
     return f"data:image/{kind}{parameters};base64,{base64.b64encode(data).decode('ascii')}"
 
 

@@ -41,7 +41,8 @@ def test_every_model_of_the_contract_has_a_profile() -> None:
 def test_a_profile_loads_on_every_surface_and_its_parts_fit_together(name: str, surface: Surface) -> None:
     profile = load_profile(name, surface)
     assert (profile.id, profile.surface) == (name, surface)
-    assert profile.source.startswith("https://")
+    assert all(source.startswith("https://") for source in (profile.source, *profile.sources))
+    assert profile.checked is not None, "the day on which the sources were read"
     assert set(profile.suites) <= set(suite_ids())
     assert all(prefix == prefix.lower() for prefix in profile.match)
     for form in (profile.wire.chat_id, profile.wire.tool_id):
@@ -68,12 +69,15 @@ def test_every_contract_suite_makes_its_cases_for_every_profile_with_ids_of_thei
             assert len(ids) == len(set(ids))
 
 
-@pytest.mark.parametrize("name", [name for name in profile_ids() if name != "kimi-k3"])
-def test_only_the_model_whose_contract_is_published_must_refuse_parameters(name: str) -> None:
+GATED = ("kimi-k3", "kimi-k2.6", "kimi-k2.7-code")
+
+
+@pytest.mark.parametrize("name", profile_ids())
+def test_only_models_that_the_public_verifier_gates_must_refuse_parameters(name: str) -> None:
     """Second-hand facts about other models' APIs are should-level at most; a bare engine refuses nothing."""
-    assert load_profile(name).decoding.reject_level is Level.SHOULD
-    assert load_profile("kimi-k3").decoding.reject_level is Level.MUST
-    assert load_profile("kimi-k3", Surface.ENGINE).decoding.reject_level is Level.SHOULD
+    level = Level.MUST if name in GATED else Level.SHOULD
+    assert load_profile(name).decoding.reject_level is level
+    assert load_profile(name, Surface.ENGINE).decoding.reject_level is Level.SHOULD
 
 
 # --- names -------------------------------------------------------------------------------------------
@@ -89,16 +93,16 @@ def test_only_the_model_whose_contract_is_published_must_refuse_parameters(name:
         ("accounts/fireworks/models/kimi-k2p6", "kimi-k2.6"),
         ("moonshotai/Kimi-K2.6", "kimi-k2.6"),
         ("moonshotai/kimi-k2.5:nitro", "kimi-k2.6"),
-        ("moonshotai/Kimi-K2-Instruct-0905", "openai"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2-instruct"),
         ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-v3.2"),
         ("deepseek/deepseek-v3.2-20251201", "deepseek-v3.2"),
         ("deepseek-chat", "openai"),
         ("Qwen/Qwen3-32B-FP8", "qwen3"),
         ("Qwen/Qwen3-235B-A22B", "qwen3"),
         ("qwen/qwen3-235b-a22b:free", "qwen3"),
-        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "openai"),
-        ("Qwen/Qwen3-30B-A3B-Thinking-2507", "openai"),
-        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "openai"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-instruct"),
+        ("Qwen/Qwen3-30B-A3B-Thinking-2507", "qwen3-thinking"),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "qwen3-coder"),
         ("zai-org/GLM-4.6-FP8", "glm-4.6"),
         ("z-ai/glm-4.6:exacto", "glm-4.6"),
         ("zai-org/GLM-4.6V", "openai"),
@@ -178,6 +182,9 @@ def test_a_model_without_efforts_is_sent_the_bare_switch() -> None:
         ("glm-4.6", Surface.VENDOR, False, {"thinking": {"type": "disabled"}}),
         ("glm-4.6", Surface.ENGINE, True, {"chat_template_kwargs": {"enable_thinking": True}}),
         ("minimax-m2", Surface.VENDOR, True, {}),
+        ("qwen3", Surface.OFFICIAL, False, {"enable_thinking": False}),
+        ("deepseek-v4", Surface.VENDOR, False, {"thinking": {"type": "disabled"}}),
+        ("kimi-k2-thinking", Surface.VENDOR, True, {}),
         ("gpt-oss", Surface.VENDOR, True, {}),
     ],
 )
@@ -187,9 +194,20 @@ def test_each_model_is_switched_in_its_own_way(
     assert load_profile(name, surface).thinking_body(on=on, effort=None) == body
 
 
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("deepseek-v4", {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+        ("gpt-oss", {"reasoning_effort": "high"}),
+    ],
+)
+def test_an_effort_has_the_field_that_the_models_api_documents(name: str, body: dict[str, Any]) -> None:
+    assert load_profile(name).thinking_body(on=True, effort="high") == body
+
+
 def test_thoughts_inside_the_content_are_no_leak_where_the_model_thinks_inline() -> None:
     inline = [name for name in profile_ids() if load_profile(name).thinking.inline]
-    assert inline == ["minimax-m2"]
+    assert inline == ["minimax-m2", "minimax-m3"]
 
 
 def test_markers_are_texts_that_no_answer_holds_by_accident() -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from kvv.cases.case_file import Names, load_case_file
 from kvv.cases.contract.build import Unbuildable, build
-from kvv.cases.contract.expand import expand, expected_of, is_claimed, plain_case, thinking_off
+from kvv.cases.contract.expand import can_force, expand, expected_of, is_claimed, plain_case, thinking_off, thinks
 from kvv.cases.contract.rates import RateTally
 from kvv.cases.contract.steps import COMMON, Toolbox, contract_step
 from kvv.cases.suite import Context, Suite, SuiteKind
@@ -20,12 +20,14 @@ __all__ = [
     "ContractSuite",
     "RateTally",
     "Toolbox",
+    "can_force",
     "contract_step",
     "expected_of",
     "is_claimed",
     "names_of",
     "plain_case",
     "thinking_off",
+    "thinks",
 ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ BEYOND = 1_100_000
 #: how often a call is asked for that cannot be forced, and the share of calls that must be right: fewer would let no
 #: number of wrong ones be a verdict
 ASKED, RIGHT = 6, 0.5
+#: the stop sequences that are too many (errors/too-many)
+STOPS = 6
 #: how deep snippets may stand in snippets
 _DEPTH = 20
 
@@ -126,8 +129,10 @@ class _Expansion:
             for name, value in own.items()
         }
         self.spec = CaseSpec.model_validate({**dict(spec), **merged}) if merged else spec
+        #: an entry of the profile's parameters that only warns
+        self.warned = not listed and entry in context.profile.decoding.warned
         #: calls are asked for in the prompt, since the profile does not promise that they can be forced
-        self.asked = "calls" in self.spec.claims and not is_claimed(context, "required")
+        self.asked = "calls" in self.spec.claims and not can_force(context, thinks=thinks(mode.thinking, context))
         self.fields = {} if listed else {name: value for name, value in entry.items() if name != "thinking"}
         self.shown = {
             **self.variables,
@@ -144,9 +149,7 @@ class _Expansion:
             id="/".join([self.suite, spec.id + suffix, *self.mode.slugs]),
             suite=self.suite,
             area=spec.area or self.file.area,
-            level=max(_level(spec, self.context), Level.SHOULD, key=STRENGTH.index)
-            if self.asked
-            else _level(spec, self.context),
+            level=self._level(),
             requirement=spec.requirement.format(**self.shown),
             source=spec.source or self.file.source,
             since=spec.since or self.file.since,
@@ -168,6 +171,16 @@ class _Expansion:
                 else sum(len(entry["requests"]) for entry in rounds) + (afterwards and spec.expect == "refused"),
             },
         )
+
+    def _level(self) -> Level:
+        """A call that is asked for and a claim at second hand warn at most."""
+        soft = (
+            self.asked
+            or self.warned
+            or not _needed(self.file, self.spec).isdisjoint(self.context.profile.claims.second_hand)
+        )
+        level = _level(self.spec, self.context)
+        return max(level, Level.SHOULD, key=STRENGTH.index) if soft else level
 
     # --- rounds ----------------------------------------------------------------------------------
 
@@ -234,6 +247,9 @@ class _Expansion:
             body = self._overlay(body, layer)
             if isinstance(layer, CaseSpec):
                 body |= self._fill(self.fields)
+        length = self.context.profile.wire.history_id_length
+        if length is not None and "messages" in body:
+            body["messages"] = short_ids(body["messages"], length)
         return {"body": body, "stream": body.get("stream") is True}
 
     def _thinking(self, switch: Switch | None) -> bool | None:
@@ -330,6 +346,9 @@ class _Expansion:
         off = self.mode.thinking is False and not thinking_off(self.context)
         needed = [*self.file.claims, *spec.claims, *(["thinking-off"] if off else [])]
         missing = [claim for claim in needed if not is_claimed(self.context, claim)]
+        idle = sorted(_needed(self.file, spec).intersection(profile.claims.not_thinking))
+        if idle and not missing and thinks(self.mode.thinking, self.context):
+            return f"the profile {profile.id} claims {', '.join(idle)} only while the model does not think"
         outside = {
             "other-model": "no --other-model",
             "tokenizer": "no --tokenizer",
@@ -351,6 +370,19 @@ def expected_of(case: Case, purpose: str) -> str:
     return next((entry["expect"] for entry in case.inputs.get("rounds", ()) if name in entry["requests"]), "answered")
 
 
+def short_ids(value: Any, length: int) -> Any:
+    """Messages of a history with ids of calls of ``length`` letters and digits, the same for the same id."""
+    if isinstance(value, (list, tuple)):
+        return [short_ids(item, length) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    made = {key: short_ids(item, length) for key, item in value.items()}
+    for key in ("tool_call_id", *(["id"] if made.get("type") == "function" else [])):
+        if isinstance(made.get(key), str):
+            made[key] = hashlib.sha256(made[key].encode()).hexdigest()[:length]
+    return made
+
+
 def is_claimed(context: Context, claim: str) -> bool:
     """Whether the profile (or the run) claims a feature. ``schema:const`` is an entry of claims.schema_extra,
     ``contract:kimi-k3`` one of claims.contracts.
@@ -367,6 +399,8 @@ def is_claimed(context: Context, claim: str) -> bool:
             return profile.thinking.supported and not profile.thinking.inline and context.settings.thinking is not False
         case "thinking-off":
             return thinking_off(context)
+        case "always-thinks":
+            return profile.thinking.supported and not thinking_off(context)
         case "effort":
             return bool(profile.thinking.efforts) and context.settings.thinking is not False
         case "keep":
@@ -384,8 +418,19 @@ def is_claimed(context: Context, claim: str) -> bool:
         case "moonshot-stream":
             return profile.wire.moonshot_stream
         case "stop-limit":
-            return profile.decoding.stop_limit is not None
+            return profile.decoding.stop_limit is not None and profile.decoding.stop_limit < STOPS
     return bool(getattr(profile.claims, claim))
+
+
+def thinks(switch: bool | None, context: Context) -> bool:
+    """Whether the model thinks under this switch; None is the endpoint's default."""
+    thinking = context.profile.thinking
+    return thinking.default if switch is None else switch and thinking.supported
+
+
+def can_force(context: Context, *, thinks: bool) -> bool:
+    """Whether the profile claims that a call can be forced, in this state of thinking."""
+    return is_claimed(context, "required") and not (thinks and "required" in context.profile.claims.not_thinking)
 
 
 def thinking_off(context: Context) -> bool:
@@ -414,16 +459,26 @@ def _modes(case_file: CaseFile, spec: CaseSpec, context: Context) -> Iterator[Th
     streams: list[bool | None] = {"both": [True, False], "on": [True], "off": [False], "mixed": [None]}[
         spec.stream or case_file.stream
     ]  # type: ignore[assignment]
-    for thinking in _thinking_modes(spec.thinking or case_file.thinking, context):
+    for thinking in _thinking_modes(spec.thinking or case_file.thinking, context, _needed(case_file, spec)):
         yield from (ThinkingMode(thinking=thinking, stream=stream) for stream in streams)
 
 
-def _thinking_modes(wanted: str, context: Context) -> list[bool | None]:
+def _needed(case_file: CaseFile, spec: CaseSpec) -> set[str]:
+    """The claims that a case rests on; calls are tools."""
+    claims = {*case_file.claims, *spec.claims}
+    return claims | {"tools"} if "calls" in claims else claims
+
+
+def _thinking_modes(wanted: str, context: Context, needed: Set[str]) -> list[bool | None]:
     """``each``: on, and off where the profile or the run claims it. A profile without thinking gets no switch.
 
     ``--thinking`` decides for the cases that leave it open; ``on`` then follows the run, since most only want a mode.
+    What the profile claims only while the model does not think is asked so, where that can be.
     """
     thinking, settings = context.profile.thinking, context.settings
+    idle = not needed.isdisjoint(context.profile.claims.not_thinking)
+    if idle and thinking_off(context) and needed.isdisjoint({"thinking", "separate-reasoning"}):
+        return [False]
     if wanted == "default" or not thinking.supported:
         return [None]
     if wanted == "off":

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kvv.cases.checks import CheckInput
-from kvv.core import Case, Outcome, Request, Surface
+from kvv.core import Case, Level, Outcome, Request, Surface
 from kvv.profiles.profile import load_profile
 from kvv.suites.params.checks import same_temperature
 from kvv.suites.params.suite import ParamsSuite
@@ -164,7 +164,61 @@ def test_an_engine_that_takes_the_models_own_default_is_not_asked(stage: Any) ->
     assert skips("kimi-k3", Surface.ENGINE) == {
         "a bare engine takes its default from the model's own generation_config"
     }
-    assert skips("qwen3") == {"the profile qwen3 does not claim logprobs, default_temperature on the surface vendor"}
+    assert skips("qwen3") == {"the profile qwen3 does not claim default_temperature on the surface vendor"}
+    assert skips("glm-4.6") == {
+        "the profile glm-4.6 does not claim logprobs, default_temperature on the surface vendor"
+    }
+
+
+#: the public verifier's tests/params, thinking or not: what it sends, whether it must be refused
+DEFAULTS = {"top_p": 0.95, "n": 1, "presence_penalty": 0, "frequency_penalty": 0}
+GATE = ("omitted-switched", "accepted", "rejected", "thinking-disabled", "rejected-thinking-disabled")
+REFUSED = [
+    {"temperature": 1.1},
+    {"temperature": 2.0},
+    {"temperature": -0.1},
+    {"top_p": 0.8},
+    {"presence_penalty": 0.5},
+    {"frequency_penalty": 0.5},
+    {"n": 2},
+]
+
+
+@pytest.mark.parametrize("thinking", [True, False], ids=["thinking", "non-thinking"])
+@pytest.mark.parametrize("profile", ["kimi-k3", "kimi-k2.6", "kimi-k2.7-code"])
+def test_the_public_verifiers_parameters_are_asked_in_both_modes_and_decide_as_there(
+    profile: str, thinking: bool, stage: Any
+) -> None:
+    """Its ids: no_param, default_param, and seven wrong ones, per mode. One must-level case says the same of each."""
+    cases = [
+        (case.inputs["body"], case.inputs["expect"] == "refused")
+        for case in SUITE.cases(stage.context(profile=profile))
+        if case.level is Level.MUST and not case.inputs["skip"] and not case.inputs["stream"]
+        if case.id.split("/")[1] in GATE
+    ]
+    switch = {"type": "enabled" if thinking else "disabled"}
+    of_mode = [(body, refused) for body, refused in cases if body.get("thinking", {}).get("type") == switch["type"]]
+    sent = [
+        ({name: body[name] for name in ("temperature", *DEFAULTS) if name in body}, refused)
+        for body, refused in of_mode
+    ]
+    if profile == "kimi-k2.7-code" and not thinking:
+        assert sent == []  # the hosted model itself refuses the switch
+        return
+    assert ({}, False) in sent
+    assert [fields for fields, refused in sent if refused] == REFUSED
+    accepted: dict[str, Any] = {}
+    for fields, refused in sent:
+        accepted |= {} if refused else fields
+    assert accepted == {"temperature": 1.0 if thinking else 0.6, **DEFAULTS}
+
+
+@pytest.mark.parametrize("profile", ["kimi-k2-thinking", "kimi-k2-instruct"])
+def test_what_the_platform_documents_as_accepted_is_not_held_against_older_models(profile: str, stage: Any) -> None:
+    refused = [c for c in SUITE.cases(stage.context(profile=profile)) if c.id.startswith("params/rejected/")]
+    assert refused
+    assert {case.level for case in refused} == {Level.SHOULD}
+    assert not [case for case in refused if "n-2" in case.id or "penalty" in case.id]
 
 
 def test_an_endpoint_whose_default_is_colder_fails_where_it_reports_what_it_draws_from(stage: Any) -> None:

@@ -144,3 +144,31 @@ def test_a_picture_part_keeps_its_detail_out_of_the_file() -> None:
     plain = picture_part(NUMBER, {})
     low = picture_part({**NUMBER, "detail": "low"}, {})
     assert low == {"type": "image_url", "image_url": {**plain["image_url"], "detail": "low"}}
+
+
+# --- EXIF ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orientation", [3, 6, 8])
+def test_a_viewer_that_heeds_exif_sees_the_picture_upright_and_one_that_does_not_sees_it_turned(
+    orientation: int,
+) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    from PIL import Image, ImageOps
+
+    argument = {"number": "6184", "size": [160, 80]}
+    data = file_of(draw_picture(argument), "jpeg", orientation=orientation)
+    image = Image.open(io.BytesIO(data))
+    assert image.getexif()[0x0112] == orientation
+    upright = np.asarray(Image.open(io.BytesIO(file_of(draw_picture(argument), "jpeg"))).convert("L")) < 128
+    seen = np.asarray(ImageOps.exif_transpose(image).convert("L")) < 128
+    raw = np.asarray(image.convert("L")) < 128
+    assert np.array_equal(seen, upright)
+    assert not np.array_equal(raw, upright)
+    assert b"kvv-shows: 6184\n" in data
+
+
+@pytest.mark.parametrize(("kind", "orientation"), [("png", 3), ("jpeg", 2)])
+def test_an_orientation_that_we_cannot_write_is_named(kind: str, orientation: int) -> None:
+    with pytest.raises(DrawingError, match="no orientation"):
+        file_of(draw_picture(NUMBER), kind, orientation=orientation)
