@@ -40,7 +40,9 @@ class FindingExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFindings:
-    """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, the first few as examples."""
+    """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, ``streamed`` of which were streams
+    (None: not counted), the first few as examples.
+    """
 
     rule: str
     area: Area
@@ -51,6 +53,7 @@ class CountedFindings:
     message: str
     examples: tuple[FindingExample, ...] = ()
     causes: tuple[str, ...] = ()
+    streamed: int | None = None
 
 
 def group_findings(found: Iterable[tuple[str, Finding]]) -> list[CountedFindings]:

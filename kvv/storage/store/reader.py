@@ -41,6 +41,7 @@ from kvv.storage.store.inserts import CASE_APART, EXCHANGE_APART, FINDING_APART,
 from kvv.storage.store.rows import (
     LostRequest,
     RoleTraffic,
+    SampleTraffic,
     StoredEvent,
     StoredExchange,
     StoredFindings,
@@ -253,14 +254,15 @@ class StoreReader:
 
     def finding_groups(self) -> list[StoredFindings]:
         query = (
-            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.case_id, e.sample, e.step, e.ask,"
-            " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange ORDER BY f.exchange, f.number"
+            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.stream, e.case_id, e.sample, e.step,"
+            " e.ask, e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange ORDER BY f.exchange, f.number"
         )
         groups: dict[tuple[str, str, str, str], _Group] = {}
-        for rule, area, level, kind, detail, exchange, *place in self._rows(query):
+        for rule, area, level, kind, detail, exchange, stream, *place in self._rows(query):
             group = groups.setdefault((rule, area, level, kind), _Group())
             group.add(
                 exchange,
+                bool(stream),
                 detail,
                 _key(*place),
                 partial(self._decode_finding, rule=rule, area=area, level=level, kind=kind),
@@ -276,6 +278,7 @@ class StoreReader:
                 message=group.message,
                 causes=group.causes,
                 examples=tuple(group.examples),
+                streamed=group.streamed,
             )
             for (rule, area, level, kind), group in sorted(groups.items())
         ]
@@ -310,6 +313,25 @@ class StoreReader:
                 cost=cost,
             )
         return _all_roles(roles)
+
+    def sample_traffic(self, role: Role) -> Iterator[tuple[str, int, SampleTraffic]]:
+        query = (
+            "SELECT case_id, sample, total(total_ms), first_token_ms, min(CASE WHEN standing = 'answered' THEN id END),"
+            " total(prompt_tokens), total(completion_tokens), sum(cost) FROM exchange WHERE role = ? GROUP BY case_id,"
+            " sample"
+        )
+        for case_id, sample, total, first, _, prompt, completion, cost in self._rows(query, role.value):
+            yield (
+                case_id,
+                sample,
+                SampleTraffic(
+                    total_ms=total,
+                    first_token_ms=first,
+                    prompt_tokens=int(prompt),
+                    completion_tokens=int(completion),
+                    cost=cost,
+                ),
+            )
 
     def timing_samples(self, suite: str | None, role: Role) -> Iterator[TimingSample]:
         query = (
@@ -433,16 +455,19 @@ class _Group:
     """Gathers one rule's objections; only the first few are decoded."""
 
     def __init__(self) -> None:
-        self.exchanges = self.count = self._last = 0
+        self.exchanges = self.count = self.streamed = self._last = 0
         self.message = ""
         self.causes: tuple[str, ...] = ()
         self.examples: list[Evidence] = []
 
-    def add(self, exchange: int, detail: bytes, key: str, decode: Callable[[dict[str, Any]], Finding]) -> None:
+    def add(
+        self, exchange: int, stream: bool, detail: bytes, key: str, decode: Callable[[dict[str, Any]], Finding]
+    ) -> None:
         self.count += 1
         if exchange == self._last:
             return
         self.exchanges += 1
+        self.streamed += stream
         self._last = exchange
         if len(self.examples) < EXAMPLES:
             finding = decode(load_json(detail))

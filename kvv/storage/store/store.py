@@ -19,7 +19,15 @@ from kvv.storage.store.errors import NotStorableError, StoreError, UnknownCaseEr
 from kvv.storage.store.inserts import Inserter
 from kvv.storage.store.lock import WriterLock
 from kvv.storage.store.reader import StoreReader
-from kvv.storage.store.rows import LostRequest, StoredEvent, StoredExchange, StoredFindings, StoredTraffic, TimingSample
+from kvv.storage.store.rows import (
+    LostRequest,
+    SampleTraffic,
+    StoredEvent,
+    StoredExchange,
+    StoredFindings,
+    StoredTraffic,
+    TimingSample,
+)
 from kvv.storage.store.writer import Writer, WriteTask
 
 if TYPE_CHECKING:
@@ -336,6 +344,10 @@ class Store:
 
     def traffic(self) -> StoredTraffic:
         return self._reading(StoreReader.traffic)
+
+    def sample_traffic(self, *, role: Role = Role.TARGET) -> dict[tuple[str, int], SampleTraffic]:
+        """(case id, sample) -> time, tokens and cost of its exchanges with one role, summed by the database."""
+        return self._reading(lambda reader: {(case, n): found for case, n, found in reader.sample_traffic(role)})
 
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
         """Answered exchanges of one role but its probes, in the order they were put; what was refused or broke off has
