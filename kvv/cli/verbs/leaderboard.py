@@ -43,12 +43,12 @@ def leaderboard(arguments: argparse.Namespace) -> int:
         sides += found
     # one run named twice, by itself and inside its folder
     every = list({side.run_id: side for side in sides}.values())
-    board = make_leaderboard(every, np.random.default_rng(0), newest=not arguments.all, published=_published(every))
+    board = make_leaderboard(every, np.random.default_rng(0), newest=not arguments.all, published=published_rows(every))
     put(arguments, document(board), lambda: as_json(board))
     return 0
 
 
-def _published(sides: Sequence[RunSummary]) -> dict[str, list[PublishedEntry]]:
+def published_rows(sides: Sequence[RunSummary]) -> dict[str, list[PublishedEntry]]:
     """The public leaderboard's rows of these runs' models, by profile; in the leaderboard's own columns."""
     columns = {column.key: column.id for column in public_columns() if column.key}
     found = {}

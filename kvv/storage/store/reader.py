@@ -122,6 +122,59 @@ class StoreReader:
             for case_id, sample, outcome in self._rows("SELECT case_id, sample, outcome FROM verdict")
         }
 
+    def outcome_counts(self) -> list[tuple[str, Outcome, int]]:
+        query = (
+            "SELECT coalesce(c.suite, ''), v.outcome, count(*) FROM verdict v LEFT JOIN cases c ON c.id = v.case_id"
+            " GROUP BY 1, 2 ORDER BY min(c.number)"
+        )
+        return [(suite, Outcome(outcome), n) for suite, outcome, n in self._rows(query)]
+
+    def planned_samples(self) -> dict[str, int]:
+        query = "SELECT suite, sum(samples) FROM cases GROUP BY suite ORDER BY min(number)"
+        return {suite: int(n) for suite, n in self._rows(query)}
+
+    def last_verdict(self) -> int:
+        return int(next(self._rows("SELECT coalesce(max(id), 0) FROM verdict"))[0])
+
+    def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:
+        query = "SELECT record FROM verdict WHERE outcome = ? ORDER BY id DESC LIMIT ?"
+        return [self._verdict(record) for (record,) in self._rows(query, outcome.value, limit)]
+
+    def case_number(self, case_id: str) -> int | None:
+        return next((int(number) for (number,) in self._rows("SELECT number FROM cases WHERE id = ?", case_id)), None)
+
+    def judged(
+        self,
+        suite: str | None,
+        outcome: Outcome | None,
+        containing: str,
+        ending: str,
+        place: tuple[int, int] | None,
+        *,
+        backwards: bool,
+    ) -> Iterator[tuple[int, Case, Verdict]]:
+        """The join is in the order of the plan: a page of it costs what it reads."""
+        way, sign = ("DESC", "<") if backwards else ("ASC", ">")
+        conditions: dict[str, tuple[Any, ...]] = {}
+        if suite is not None:
+            conditions["c.suite = ?"] = (suite,)
+        if outcome is not None:
+            conditions["v.outcome = ?"] = (outcome.value,)
+        if containing:
+            conditions["instr(lower(c.id), ?) > 0"] = (containing.lower(),)
+        if ending:
+            conditions["substr(c.id, ?) = ?"] = (-len(ending), ending)
+        if place is not None:
+            conditions[f"(c.number, v.sample) {sign} (?, ?)"] = place
+            conditions[f"c.number {sign}= ?"] = (place[0],)  # the part of it that an index can follow
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        query = (
+            "SELECT c.number, c.record, v.record FROM cases c CROSS JOIN verdict v ON v.case_id = c.id"  # noqa: S608
+            f"{where} ORDER BY c.number {way}, v.sample {way}"
+        )
+        for number, case, verdict in self._rows(query, *(value for values in conditions.values() for value in values)):
+            yield number, self._case(case), self._verdict(verdict)
+
     def events(self) -> list[StoredEvent]:
         query = "SELECT at, kind, data FROM event ORDER BY id"
         return [StoredEvent(at=at, kind=kind, data=untag(load_json(data))) for at, kind, data in self._rows(query)]

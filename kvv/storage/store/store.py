@@ -339,6 +339,43 @@ class Store:
         """(case id, sample) -> outcome of the current verdict, without reading the verdicts."""
         return self._reading(StoreReader.outcomes)
 
+    def outcome_counts(self) -> list[tuple[str, Outcome, int]]:
+        """Suite, outcome, and how many current verdicts, suites in the order of the plan."""
+        return self._reading(StoreReader.outcome_counts)
+
+    def planned_samples(self) -> dict[str, int]:
+        """Suite -> planned samples."""
+        return self._reading(StoreReader.planned_samples)
+
+    def last_verdict(self) -> int:
+        """The number of the newest verdict, which grows; 0 where there is none."""
+        return self._reading(StoreReader.last_verdict)
+
+    def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:
+        return self._reading(lambda reader: reader.newest_verdicts(outcome, limit))
+
+    def case_number(self, case_id: str) -> int | None:
+        """The place of a case in the plan, None for one that is not in it."""
+        return self._reading(lambda reader: reader.case_number(case_id))
+
+    def judged(
+        self,
+        *,
+        suite: str | None = None,
+        outcome: Outcome | None = None,
+        containing: str = "",
+        ending: str = "",
+        place: tuple[int, int] | None = None,
+        backwards: bool = False,
+    ) -> Iterator[tuple[int, Case, Verdict]]:
+        """Judged samples in the order of the plan (or ``backwards``), each with its case's number, read as they are
+        asked for; those after ``place``, a case's number and a sample. ``containing`` and ``ending`` are of the case's
+        id.
+        """
+        return self._stream(
+            lambda reader: reader.judged(suite, outcome, containing, ending, place, backwards=backwards)
+        )
+
     def finding_groups(self) -> list[StoredFindings]:
         return self._reading(StoreReader.finding_groups)
 
