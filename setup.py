@@ -11,7 +11,7 @@ setup(
     packages=[*find_packages(include=["kvv", "kvv.*"]), *suites, "kvv.fixtures"],
     package_dir={"kvv": "kvv", "kvv.suites": "suites", "kvv.fixtures": "fixtures"},
     package_data={
-        "kvv": ["py.typed", "*/*.json", "*/*.j2", "*/*.toml", "*/*/*.toml"],
+        "kvv": ["py.typed", "*/*.json", "*/*.j2", "*/*.toml", "*/*/*.toml", "cli/verbs/viewer/*.j2"],
         "kvv.suites": ["*/*.toml"],
         "kvv.fixtures": ["**/*"],
     },

@@ -106,6 +106,12 @@ def build_parser() -> Parser:
     )
     add_output_options(show)
 
+    view = verbs.add_parser("view", help="(experimental) runs in a browser: causes, cases, comparison, board")
+    view.add_argument("folder", nargs="?", metavar="DIR", help="a folder of runs, a run, or `last` (default: --out)")
+    view.add_argument("--port", type=int, default=0, metavar="N", help="default: any free one; 127.0.0.1 alone")
+    view.add_argument("--export", metavar="OUT", help="write a static site there; its index is the board")
+    view.add_argument("--out", metavar="DIR", help="where run folders lie (default: reports/)")
+    view.add_argument("--public", action="store_true", help="--export: no addresses, no requests, no answers")
     listing = verbs.add_parser("list", help="cases, suites, rules, faults, profiles, policies")
     listing.add_argument(
         "what", nargs="?", default="suites", choices=("suites", "cases", "rules", "faults", "profiles", "policies")
@@ -214,6 +220,10 @@ def _verb(name: str) -> Verb:
             from kvv.cli.verbs import stored_runs as stored
 
             chosen = {"report": stored.report, "score": stored.score, "show": stored.show}[name]
+        case "view":
+            from kvv.cli.verbs import view
+
+            chosen = view.view
         case "selftest":
             from kvv.cli.verbs import selftest
 

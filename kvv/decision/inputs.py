@@ -59,8 +59,8 @@ class FindingExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFindings:
-    """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, the first few as examples.
-    ``workloads``: how many of the exchanges were of each workload.
+    """All objections of one rule: ``count`` of them in ``exchanges`` exchanges, ``streamed`` of which were streams
+    (None: not counted), the first few as examples. ``workloads``: how many of the exchanges were of each workload.
     """
 
     rule: str
@@ -73,6 +73,7 @@ class CountedFindings:
     examples: tuple[FindingExample, ...] = ()
     causes: tuple[str, ...] = ()
     workloads: Mapping[Workload, int] = field(default_factory=dict)
+    streamed: int | None = None
 
 
 def group_findings(found: Iterable[tuple[str, Finding]]) -> list[CountedFindings]:

@@ -273,12 +273,7 @@ def html(document: Document) -> str:
         _environment()
         .get_template("document.html.j2")
         .render(
-            document=document,
-            tables={id(table): _drawn(table) for table in document.tables},
-            drawn={id(chart): _plotted(chart) for section in document.sections for chart in section.charts},
-            sparkline=sparkline,
-            key=id,
-            excerpt_limit=document.excerpt,
+            **_context(document),
             script=Markup(script),  # noqa: S704 our own files, not data
             style=Markup(source("style.css.j2")),  # noqa: S704
             csp=(
@@ -287,6 +282,36 @@ def html(document: Document) -> str:
             ),
         )
     )
+
+
+def html_sections(document: Document) -> Markup:
+    """The document's sections alone, for a page that brings title, style and policy."""
+    text = _environment().get_template("sections.html.j2").render(**_context(document))
+    return Markup(text)  # noqa: S704 made by a template that escapes
+
+
+def _context(document: Document) -> dict[str, Any]:
+    return {
+        "document": document,
+        "tables": {id(table): _drawn(table) for table in document.tables},
+        "drawn": {id(chart): _plotted(chart) for section in document.sections for chart in section.charts},
+        "sparkline": sparkline,
+        "key": id,
+        "excerpt_limit": document.excerpt,
+    }
+
+
+#: words of tables that are verdicts: their colour says what they say
+_TONES = {
+    "bad": {"fail", "error", "worse", "lost", "broken", "contract failed"},
+    "good": {"pass", "better", "kept", "contract passed"},
+    "open": {"inconclusive", "too small to see", "no loss shown", "degraded", "skip"},
+}
+
+
+def tone(text: str) -> str:
+    """A style's name for a cell that is a verdict, else ""."""
+    return next((name for name, words in _TONES.items() if text.strip().lower() in words), "")
 
 
 def _drawn(table: DocumentTable) -> list[list[tuple[str, _Figure | None]]]:
@@ -396,5 +421,5 @@ def _plotted(chart: Chart) -> _Plotted | None:
 
 @cache
 def _environment() -> Environment:
-    names = ("document.html.j2", "style.css.j2", "script.js.j2")
-    return environment({name: source(name) for name in names}, {"plain": plain, "block": block})
+    names = ("document.html.j2", "sections.html.j2", "style.css.j2", "script.js.j2")
+    return environment({name: source(name) for name in names}, {"plain": plain, "block": block, "tone": tone})

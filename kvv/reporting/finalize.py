@@ -121,6 +121,9 @@ def say(config: RunConfig, view: RunView, folder: Path) -> None:
         tell_github(github.workflow_commands(view), github.render(view))
     sys.stdout.write(text.brief(view) if config.quiet else text.render(view))
     sys.stdout.write(f"{'' if config.quiet else chr(10)}{text.plain(str(folder))}\n")
+    if not config.quiet:
+        commands = text.next_commands(view, str(folder))
+        sys.stdout.write("".join(f"  {command}\n      {why}\n" for command, why in commands))
     sys.stdout.flush()
 
 

@@ -35,9 +35,15 @@ def workflow_commands(view: RunView) -> str:
     """Workflow commands for standard output: errors for what failed, warnings for what is open, notices for what is
     degraded or waived.
     """
-    errors, warnings, notices = [], [], [("kvv", view.decision.headline)]
+    errors = [(f"kvv: {cause.title}", cause.sentence) for cause in view.causes if cause.counts]
+    warnings, notices = [], [("kvv", f"{view.decision.headline}. {view.explained}".strip())]
+    explained = bool(errors)
     for gate in view.decision.gates:
         match gate.decision:
+            case Outcome.FAIL if explained:
+                pass  # its causes say it
+            case Outcome.INCONCLUSIVE if view.trouble and explained:
+                pass
             case Outcome.FAIL | Outcome.ERROR:
                 errors.append((gate.id, gate.reason))
             case Outcome.INCONCLUSIVE:

@@ -22,7 +22,7 @@ from kvv.decision.rule_rates import WeighedFinding
 from kvv.rendering.escape import block, percent, plain
 from kvv.rendering.templates import environment, source
 from kvv.reporting.instances import COLUMNS, KEY, describe, lines_of
-from kvv.storage.view import CheckRow, Quantiles, RunView, early_end, shown_metric
+from kvv.storage.view import Cause, CheckRow, Quantiles, RunView, early_end, shown_metric
 
 #: cases shown with their texts; cases of one suite and outcome listed by a line; characters of any one text
 DETAILED = 250
@@ -92,16 +92,17 @@ def render(view: RunView) -> str:
         g for g in view.decision.gates if g.id.split("/", 1)[0] not in view.benchmarks and g not in view.service
     ]
     quality = [g for g in view.decision.gates if g.id.split("/", 1)[0] in view.benchmarks]
+    scale = _scale(view.decision.stats)
     page = _environment().get_template(_PAGE)
     return page.render(
         view=view,
         run=view.run,
         decision=view.decision,
         endpoint=view.endpoint,
-        areas=[(name, outcome.value) for name, outcome in view.decision.areas.items() if outcome is not Outcome.SKIP],
-        contract=contract,
+        causes=_causes(view),
+        contract=sorted(contract, key=lambda g: _ORDER.index(g.decision)),
         quality={g.id: g for g in quality},
-        rows=[(stat, _plot(stat), _breakdown(stat)) for stat in view.decision.stats],
+        rows=[(stat, _plot(stat, scale), _breakdown(stat)) for stat in view.decision.stats],
         instances=[
             (stat, lines[:LISTED], len(lines) - LISTED) for stat in view.decision.stats if (lines := lines_of(stat))
         ],
@@ -140,21 +141,61 @@ def _anchor(kind: str, name: str) -> str:
     return f"{kind}-{quote(short, safe='/._-', errors='replace')}"
 
 
+_ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.SKIP)
+
+
+# --- causes ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseEntry:
+    """One cause; ``cases`` are (id, anchor) of the cases that are named, ``more`` those beyond."""
+
+    cause: Cause
+    number: int
+    texts: tuple[tuple[str, str], ...]
+    cases: tuple[tuple[str, str], ...]
+    more: int
+
+
+def _causes(view: RunView) -> list[CauseEntry]:
+    return [
+        CauseEntry(
+            cause=cause,
+            number=number,
+            texts=tuple((title, block(text, TEXT)) for title, text in cause.texts),
+            cases=tuple((plain(name, 200), _anchor("case", name)) for name in cause.case_ids),
+            more=cause.cases - len(cause.case_ids),
+        )
+        for number, cause in enumerate(view.causes, start=1)
+    ]
+
+
 # --- quality -----------------------------------------------------------------------------------------
 
 
-def _plot(stat: Stat) -> Plot | None:
-    """The interval on a scale that holds it, the reference and the margin with some room; None without an interval."""
+def _scale(stats: Sequence[Stat]) -> tuple[float, float]:
+    """One axis for all rows, wide enough for each interval, reference and margin."""
+    points = [point for stat in stats for point in _points(stat)] or [0.0, 1.0]
+    room = max(0.01, 0.04 * (max(points) - min(points)))
+    low, high = min(points) - room, max(points) + room
+    return (max(0.0, low), min(1.0, high)) if min(points) >= 0 and max(points) <= 1 else (low, high)
+
+
+def _points(stat: Stat) -> list[float]:
+    if stat.interval is None or stat.estimate is None:
+        return []
+    reference = [] if stat.reference is None else [stat.reference.value, stat.reference.value - (stat.margin or 0.0)]
+    return [*stat.interval, stat.estimate, *reference]
+
+
+def _plot(stat: Stat, scale: tuple[float, float]) -> Plot | None:
+    """The interval, the reference and the margin on the page's one scale; None without an interval."""
     if stat.interval is None or stat.estimate is None:
         return None
-    points = [*stat.interval, stat.estimate]
     reference = stat.reference.value if stat.reference else None
     bar = reference - stat.margin if reference is not None and stat.margin else None
-    points += [x for x in (reference, bar) if x is not None]
-    room = max(0.01, 0.15 * (max(points) - min(points)))
-    low, high = min(points) - room, max(points) + room
-    if min(points) >= 0 and max(points) <= 1:
-        low, high = max(0.0, low), min(1.0, high)
+    low, high = scale
 
     def at(x: float) -> float:
         return round(100 * (x - low) / (high - low), 2)
@@ -267,10 +308,9 @@ def _listings(view: RunView, above: Set[str]) -> list[Listing]:
     unlisted = {(u.suite, u.outcome): u.n for u in view.unlisted}
     for key in unlisted:
         groups.setdefault(key, [])
-    order = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.SKIP, Outcome.PASS)
     suites = list(dict.fromkeys(suite for suite, _ in groups))
     found = []
-    for suite, outcome in sorted(groups, key=lambda key: (suites.index(key[0]), order.index(key[1]))):
+    for suite, outcome in sorted(groups, key=lambda key: (suites.index(key[0]), _ORDER.index(key[1]))):
         rows = groups[suite, outcome]
         lines = (_case(r, view, detailed=False) for r in rows[:LISTED])
         shown = tuple(replace(line, above=line.anchor in above) for line in lines)

@@ -12,7 +12,7 @@ from kvv.decision.decide import WaiverState
 from kvv.decision.features import FeatureRate
 from kvv.decision.rule_rates import WeighedFinding
 from kvv.rendering.escape import jsonable, uncommanding_json
-from kvv.storage.view import CheckRow, Quantiles, RunView, TimingView, TrafficView
+from kvv.storage.view import Cause, CheckRow, Quantiles, RunView, TimingView, TrafficView
 
 SCHEMA_VERSION = 1
 #: characters of any text of one check: there may be ten thousand
@@ -57,6 +57,8 @@ def report(view: RunView) -> dict[str, Any]:
         "quality": decision.quality.value,
         "why": list(decision.why),
         "trouble": view.trouble,
+        "explained": view.explained,
+        "causes": [],
         "exit_code": run.exit_code,
         "tier": run.tier,
         "preset": run.preset,
@@ -103,6 +105,7 @@ def report(view: RunView) -> dict[str, Any]:
     clean: dict[str, Any] = jsonable(found)
     # not through the bound on lists: every case stands in the report, each one bounded by itself
     clean["checks"] = [jsonable(_check(row), CHECK_TEXT) for row in view.checks]
+    clean["causes"] = [jsonable(_cause(cause)) for cause in view.causes]
     return clean
 
 
@@ -182,6 +185,37 @@ def _row(stat: Stat, view: RunView) -> dict[str, Any]:
     }
 
 
+def _cause(cause: Cause) -> dict[str, Any]:
+    return {
+        "id": cause.id,
+        "kind": cause.kind.value,
+        "title": cause.title,
+        "detail": cause.detail,
+        "sentence": cause.sentence,
+        "reason": cause.reason,
+        "rules": list(cause.rules),
+        "level": cause.level.value,
+        "counts": cause.counts,
+        "areas": list(cause.areas),
+        "suites": list(cause.suites),
+        "cases": cause.cases,
+        "answers": cause.answers,
+        "waived": cause.waived,
+        "levels": {level.value: n for level, n in cause.levels},
+        "modes": list(cause.modes),
+        "faults": [{"id": fault.id, "where": fault.where, "link": fault.link} for fault in cause.faults],
+        "case_ids": list(cause.case_ids),
+        "example": {
+            "case": cause.example,
+            "exchange": cause.exchange,
+            "request": cause.request,
+            "answer": cause.answer,
+            "expected": cause.expected,
+            "curl": cause.curl,
+        },
+    }
+
+
 def _check(row: CheckRow) -> dict[str, Any]:
     case, verdict = row.case, row.verdict
     return {
@@ -198,6 +232,7 @@ def _check(row: CheckRow) -> dict[str, Any]:
         "source": case.source,
         "truncated": verdict.truncated,
         "scorer": verdict.scorer,
+        "seconds": round(row.asked.seconds, 3),
         "values": dict(verdict.values),
         "evidence": [{"exchange": e.exchange, "frame": e.frame, "excerpt": e.excerpt[:400]} for e in verdict.evidence],
     }

@@ -1,9 +1,12 @@
-"""JUnit XML: a test suite per contract suite with a test case per case, then the gates.
+"""JUnit XML: a test suite per contract suite with a test case per case, then the wire rules that objected, then the
+gates.
 
 What is a failure, an error and a skip here: the vendor is wrong and it counts (failure); nothing could be decided,
 because of us (error, type harness-error) or of the network (error, type inconclusive); not claimed, waived, or a
-failure that does not count (skipped, with the reason). Benchmark samples are no test cases, their gates are: one wrong
-answer is no failed test. The order and attributes are those of the common JUnit schema (Ant, Jenkins).
+failure that does not count (skipped, with the reason). An endpoint that is dead or refuses the account is one error,
+not one for each case that was not asked. Each failure names its cause; the first suite's output lists them. Benchmark
+samples are no test cases, their gates are: one wrong answer is no failed test. The order and attributes are those of
+the common JUnit schema (Ant, Jenkins).
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvv.core import Gate, Outcome
+from kvv.decision.inputs import CountedFindings
 from kvv.rendering.escape import block, plain
-from kvv.storage.view import CheckRow, RunView
+from kvv.storage.causes import is_silent, symptom_of
+from kvv.storage.view import Cause, CauseKind, CheckRow, RunView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +33,60 @@ class _Item:
     type: str = ""
     message: str = ""
     text: str = ""
+    seconds: float = 0.0
 
 
 def render(view: RunView) -> str:
     root = ET.Element("testsuites")
     by_suite: dict[str, list[_Item]] = {}
+    causes = {cause.id: cause for cause in view.causes}
+    dead = next((cause for cause in view.causes if cause.kind is CauseKind.ENDPOINT), None)
     for row in view.checks:
         if row.case.suite not in view.benchmarks:
-            by_suite.setdefault(row.case.suite, []).append(_of_check(row, view))
-    groups = [*by_suite.items(), ("gates", [_of_gate(g) for g in view.decision.gates])]
+            by_suite.setdefault(row.case.suite, []).append(_of_check(row, view, causes.get(symptom_of(row).id), dead))
+    groups = [*([("endpoint", [_of_endpoint(dead)])] if dead else []), *by_suite.items()]
+    if view.decision.findings:
+        groups.append(("wire-rules", [_of_rule(found, view) for found in view.decision.findings]))
+    groups.append(("gates", [_of_gate(g, dead) for g in view.decision.gates]))
     for number, (name, items) in enumerate(groups):
         root.append(_suite(number, name, items, view))
     ET.indent(root, " ")
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _of_check(row: CheckRow, view: RunView) -> _Item:
+def _of_endpoint(cause: Cause) -> _Item:
+    return _Item(
+        classname="endpoint",
+        name="reachable",
+        kind="error",
+        type="inconclusive",
+        message=cause.title,
+        text=f"{cause.size} without a result" if cause.size else "",
+    )
+
+
+def _of_rule(found: CountedFindings, view: RunView) -> _Item:
+    broken = found in view.decision.breaking
+    texts = [found.message, *(f"{e.exchange}: {e.excerpt}" for e in found.examples)]
+    return _Item(
+        classname=f"wire-rules.{found.area.value}",
+        name=found.rule,
+        kind="failure" if broken else "skipped",
+        type="rule-broken" if broken else "",
+        message=f"{'' if broken else f'{found.level.value}-level, shown only: '}{found.message}"
+        f" ({found.count} times in {found.exchanges} answers)",
+        text="\n".join(texts),
+    )
+
+
+def _of_check(row: CheckRow, view: RunView, cause: Cause | None, dead: Cause | None) -> _Item:
     verdict = row.verdict
-    parts = [verdict.detail, f"requirement: {row.case.requirement}", f"source: {row.case.source}"]
+    parts = [
+        f"cause: {cause.title}" if cause and verdict.outcome is Outcome.FAIL else "",
+        verdict.detail,
+        f"requirement: {row.case.requirement}",
+        f"source: {row.case.source}",
+    ]
     parts += [
         f"evidence: {e.exchange}{f' frame {e.frame}' if e.frame is not None else ''}: {e.excerpt}"
         for e in verdict.evidence[:5]
@@ -57,7 +98,10 @@ def _of_check(row: CheckRow, view: RunView) -> _Item:
             "skipped",
             f"{'waived' if row.waived else f'{row.level.value}-level, shown only'}: {verdict.reason}",
         )
+    if dead and is_silent(row):
+        kind, message = "skipped", f"no result: {dead.title}"
     return _Item(
+        seconds=row.asked.seconds,
         classname=f"{row.case.suite}.{row.case.area.value}",
         name=row.id,
         kind=kind,
@@ -67,8 +111,10 @@ def _of_check(row: CheckRow, view: RunView) -> _Item:
     )
 
 
-def _of_gate(gate: Gate) -> _Item:
+def _of_gate(gate: Gate, dead: Cause | None) -> _Item:
     kind, type_ = _kind(gate.decision, gate.reason.split(":")[0])
+    if dead and gate.decision is Outcome.INCONCLUSIVE:
+        kind = "skipped"  # the endpoint's one error says it
     return _Item(
         classname=f"gates.{gate.area.value}", name=gate.id, kind=kind, type=type_, message=gate.reason, text=gate.method
     )
@@ -103,7 +149,7 @@ def _suite(number: int, name: str, items: Iterable[_Item], view: RunView) -> ET.
             "failures": count["failure"],
             "errors": count["error"],
             "skipped": count["skipped"],
-            "time": "0",
+            "time": f"{sum(item.seconds for item in every):.3f}",
         },
     )
     properties = ET.SubElement(suite, "properties")
@@ -116,13 +162,19 @@ def _suite(number: int, name: str, items: Iterable[_Item], view: RunView) -> ET.
         ET.SubElement(properties, "property", {"name": key, "value": plain(value, 200)})
     for item in every:
         suite.append(_case(item))
-    ET.SubElement(suite, "system-out").text = plain(view.decision.headline, 1000)
+    lines = [plain(view.decision.headline, 1000)]
+    if number == 0:
+        lines += [view.explained, *(plain(cause.sentence, 600) for cause in view.causes if cause.counts)]
+    ET.SubElement(suite, "system-out").text = "\n".join(filter(None, lines))
     ET.SubElement(suite, "system-err").text = plain(view.trouble, 1000)
     return suite
 
 
 def _case(item: _Item) -> ET.Element:
-    case = ET.Element("testcase", {"name": plain(item.name, 300), "classname": plain(item.classname, 200), "time": "0"})
+    case = ET.Element(
+        "testcase",
+        {"name": plain(item.name, 300), "classname": plain(item.classname, 200), "time": f"{item.seconds:.3f}"},
+    )
     if item.kind:
         attributes = {"message": plain(item.message)}
         if item.kind != "skipped":

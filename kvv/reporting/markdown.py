@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kvv.core import Gate, Outcome, Stat
+from kvv.profiles.known_faults import KnownFault
 from kvv.rendering.escape import bold, cell, fence_text, percent, plain
 from kvv.reporting.instances import COLUMNS, KEY, describe, lines_of
 from kvv.storage.view import CheckRow, Quantiles, RunView, early_end, shown_metric
@@ -14,11 +15,14 @@ from kvv.storage.view import CheckRow, Quantiles, RunView, early_end, shown_metr
 #: failed cases shown with their texts, and rows of any one table
 DETAILED = 30
 ROWS = 200
+#: causes in the table, and those with an example
+CAUSES, EXAMPLES = 40, 10
 
 
 def render(view: RunView) -> str:
     parts = [
         _head(view),
+        _causes(view),
         _gates("Contract", view, contract=True),
         _quality(view),
         _instances(view),
@@ -70,6 +74,48 @@ def _head(view: RunView) -> str:
     return "\n\n".join(
         ["\n\n".join(lines), "\n".join(facts), *(["What kept a pass away:\n\n" + "\n".join(why)] if why else [])]
     )
+
+
+def _causes(view: RunView) -> str:
+    """A row a cause, then one example of each of the first."""
+    if not view.causes:
+        return ""
+    told = [cause for cause in view.causes if cause.counts]
+    parts = ["## What is wrong", *([cell(view.explained)] if view.explained else [])]
+    header = ["#", "cause", "cases", "answers", "where", "known elsewhere", "example"]
+    rows = [
+        [
+            str(number) if cause.counts else "shown only",
+            f"{'**' if cause.counts else ''}{cell(cause.title, 300)}{'**' if cause.counts else ''}"
+            + (f": {cell(cause.detail, 300)}" if cause.detail else ""),
+            f"{cause.cases:,}" if cause.cases else "–",
+            f"{cause.answers:,}" if cause.answers else "–",
+            cell(cause.where, 100),
+            "; ".join(_known(fault) for fault in cause.faults[:3]) or "–",
+            cell(cause.example or ", ".join(cause.rules), 200),
+        ]
+        for number, cause in enumerate([*told, *(cause for cause in view.causes if not cause.counts)], start=1)
+    ]
+    parts.append(table(header, rows, CAUSES))
+    for number, cause in enumerate(told[:EXAMPLES], start=1):
+        texts = (
+            ("Request", cause.request),
+            ("Answer", cause.answer),
+            ("Expected", cause.expected),
+            ("curl", cause.curl),
+        )
+        told_texts = [f"{title}:\n\n{fence_text(text, 1_500)}" for title, text in texts if text]
+        if told_texts:
+            parts.append("\n\n".join([f"### {number}. {cell(cause.title, 300)}", *told_texts]))
+    return "\n\n".join(parts)
+
+
+def _known(fault: KnownFault) -> str:
+    """The fault's id and where it was; the links are our own."""
+    if not fault.where:
+        return cell(fault.id, 40)
+    where = f"{cell(fault.id, 40)} {cell(fault.where, 120)}"
+    return f"[{where}]({fault.link})" if fault.link else where
 
 
 def _gates(title: str, view: RunView, *, contract: bool) -> str:

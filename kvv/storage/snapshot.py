@@ -36,11 +36,14 @@ from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
 from kvv.profiles.profile import Profile
 from kvv.protocol.classify import Classification, is_probe
+from kvv.storage.causes import find_causes, with_example
 from kvv.storage.curl import curl_line
 from kvv.storage.failures import Expected, read_feature_requests
 from kvv.storage.run_metadata import RecordedSuite, policy_of, profile_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
 from kvv.storage.view import (
+    Asked,
+    Cause,
     CheckRow,
     EndpointView,
     PolicyRef,
@@ -211,7 +214,7 @@ def build_view(store: Store) -> RunView:
         unpromised=unpromised_areas(profile_of(meta)),
     )
     decision = decide(collector, evidence, np.random.default_rng(meta["seed"]), latency=latency)
-    return RunView(
+    view = RunView(
         run=RunFacts(
             run_id=meta["run_id"],
             started=meta["started"],
@@ -236,7 +239,7 @@ def build_view(store: Store) -> RunView:
         policy=PolicyRef(name=policy.name, sha256=meta.get("policy_sha256") or policy.sha256, strict=policy.strict),
         suites=decision.suites,
         decision=decision,
-        checks=tuple(_with_bytes(store, meta, checks)),
+        checks=tuple(_asked(store, checks)),
         traffic=_traffic(store),
         timing=timing,
         trouble=stop.get("sentence", ""),
@@ -245,6 +248,7 @@ def build_view(store: Store) -> RunView:
         ),
         unlisted=tuple(Unlisted(suite=name, outcome=outcome, n=n) for (name, outcome), n in beyond.items()),
     )
+    return _with_bytes(store, meta, view)
 
 
 def _exit_code(decision: Decision, stop: Mapping[str, Any], meta: Mapping[str, Any]) -> int:
@@ -358,6 +362,7 @@ def _findings(store: Store, workload: Mapping[str, Workload]) -> Iterator[Counte
             ),
             causes=group.causes,
             workloads=_by_workload(group.suites, workload),
+            streamed=group.streamed,
         )
 
 
@@ -460,15 +465,72 @@ def _traffic(store: Store) -> TrafficView:
 # --- what is shown of failed cases -----------------------------------------------------------------
 
 
-def _with_bytes(store: Store, meta: Mapping[str, Any], rows: Iterable[CheckRow]) -> Iterator[CheckRow]:
-    """The first failed rows with request, answer and curl line; the others as they are."""
-    left = SHOWN_WITH_BYTES
+def _asked(store: Store, rows: Iterable[CheckRow]) -> Iterator[CheckRow]:
+    """The rows with what their exchanges took."""
+    traffic = store.sample_traffic()
     for row in rows:
-        if left and row.verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
-            left -= 1
-            yield shown(store, meta, row)
-        else:
-            yield row
+        took = traffic.get((row.case.id, row.verdict.sample))
+        yield (
+            row
+            if took is None
+            else replace(
+                row,
+                asked=Asked(
+                    seconds=took.total_ms / 1000.0,
+                    ttft_ms=took.first_token_ms,
+                    prompt_tokens=took.prompt_tokens,
+                    completion_tokens=took.completion_tokens,
+                    cost=took.cost,
+                ),
+            )
+        )
+
+
+def _with_bytes(store: Store, meta: Mapping[str, Any], view: RunView) -> RunView:
+    """The causes, each with request, answer and curl line of one example; so have the first failed rows."""
+    causes = find_causes(view)
+    wanted = {cause.example for cause in causes if cause.example}
+    failed = [row.id for row in view.rows(Outcome.FAIL, Outcome.ERROR) if row.id not in wanted]
+    with_bytes = wanted | set(failed[: max(0, SHOWN_WITH_BYTES - len(wanted))])
+    rows = {row.id: shown(store, meta, row) for row in view.checks if row.id in with_bytes}
+    return replace(
+        view,
+        checks=tuple(rows.get(row.id, row) for row in view.checks),
+        causes=tuple(
+            with_example(cause, rows[cause.example])
+            if cause.example in rows
+            else _of_exchange(store, meta, cause)
+            if cause.exchange
+            else cause
+            for cause in causes
+        ),
+    )
+
+
+def _of_exchange(store: Store, meta: Mapping[str, Any], cause: Cause) -> Cause:
+    """A wire rule's cause with the exchange that it objected to first."""
+    stored = stored_exchange(store, cause.exchange)
+    if stored is None:
+        return cause
+    return replace(
+        cause,
+        request=stored.body[:TEXT_LIMIT].decode("utf-8", "replace"),
+        answer=raw_answer(stored)[:TEXT_LIMIT],
+        curl=curl_line(meta["base_url"], stored),
+    )
+
+
+def stored_exchange(store: Store, key: str) -> StoredExchange | None:
+    """The last attempt of the exchange with this identity key; None for a key that names none."""
+    case, _, rest = key.rpartition("#")
+    sample = rest.partition("/")[0]
+    if not sample.isdecimal() or len(sample) > 12:
+        return None
+    found = None
+    for stored in islice(store.exchanges(case, int(sample)), 200):
+        if stored.exchange.identity.key == key:
+            found = stored
+    return found
 
 
 def shown(store: Store, meta: Mapping[str, Any], row: CheckRow, stored: StoredExchange | None = None) -> CheckRow:
@@ -486,15 +548,10 @@ def shown(store: Store, meta: Mapping[str, Any], row: CheckRow, stored: StoredEx
 
 
 def evidence_exchange(store: Store, verdict: Verdict) -> StoredExchange | None:
-    """The last attempt of the exchange that the verdict points at first."""
-    if not verdict.evidence:
-        return None
-    wanted = verdict.evidence[0].exchange
-    found = None
-    for stored in islice(store.exchanges(verdict.case, verdict.sample), 200):
-        if stored.exchange.identity.key == wanted:
-            found = stored
-    return found
+    """The last attempt of the exchange that the verdict points at first, where that is one of its own sample."""
+    found = stored_exchange(store, verdict.evidence[0].exchange) if verdict.evidence else None
+    own = (verdict.case, verdict.sample)
+    return found if found and (found.exchange.identity.case, found.exchange.identity.sample) == own else None
 
 
 def telling_exchange(store: Store, verdict: Verdict) -> StoredExchange | None:

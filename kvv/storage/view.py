@@ -22,6 +22,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from enum import StrEnum
 
 from kvv.cases.suite import SuiteKind
 from kvv.core import Case, Gate, Level, Outcome, Stat, Verdict
@@ -29,6 +30,7 @@ from kvv.core.lazy import numpy as np
 from kvv.decision.decide import Decision
 from kvv.decision.inputs import SuiteRun
 from kvv.decision.service_levels import SERVICE, TimedAnswer
+from kvv.profiles.known_faults import KnownFault
 from kvv.profiles.policy import Policy
 
 #: lower ends of the prompt-length tiers, in tokens
@@ -71,6 +73,18 @@ class PolicyRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a sample's exchanges with the target took, all attempts together: seconds, tokens, US dollars. ``ttft_ms``
+    is the first answer's."""
+
+    seconds: float = 0.0
+    ttft_ms: float | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
     """One judged sample. The texts are for people: request body, what came back, what would have been right, a curl
     line with $KVV_API_KEY.
@@ -86,6 +100,7 @@ class CheckRow:
     answer: str = ""
     expected: str = ""
     curl: str = ""
+    asked: Asked = Asked()
 
     @classmethod
     def under(
@@ -177,6 +192,78 @@ class RunEvent:
     message: str
 
 
+class CauseKind(StrEnum):
+    """What a cause was made of."""
+
+    CASES = "cases"
+    RULE = "rule"
+    GATE = "gate"
+    ENDPOINT = "endpoint"
+    OPEN = "open"
+    OURS = "harness"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One thing that is wrong, whatever number of cases and answers shows it (``kvv.storage.causes``).
+
+    ``title`` says it and ``detail`` what differs; ``counts``: it keeps the run from a pass. ``answers`` counts the
+    answers that wire rules objected to, or a benchmark's wrong ones. ``example`` is a case's id, ``exchange`` the key
+    of an exchange where no case failed; ``expected`` is what would have been right.
+    """
+
+    id: str
+    kind: CauseKind
+    title: str
+    detail: str = ""
+    reason: str = ""
+    rules: tuple[str, ...] = ()
+    level: Level
+    counts: bool
+    areas: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    cases: int = 0
+    answers: int = 0
+    waived: int = 0
+    levels: tuple[tuple[Level, int], ...] = ()
+    modes: tuple[str, ...] = ()
+    faults: tuple[KnownFault, ...] = ()
+    case_ids: tuple[str, ...] = ()
+    example: str = ""
+    exchange: str = ""
+    request: str = ""
+    answer: str = ""
+    expected: str = ""
+    curl: str = ""
+
+    @property
+    def size(self) -> str:
+        """``224 cases, 638 answers``."""
+        counted = [
+            f"{n:,} {word}{'' if n == 1 else 's'}" for n, word in ((self.cases, "case"), (self.answers, "answer")) if n
+        ]
+        return ", ".join(counted)
+
+    @property
+    def where(self) -> str:
+        """Modes, else areas: ``streamed, whole``."""
+        return ", ".join(self.modes or self.areas)
+
+    @property
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """Title and text of each part of the example that there is."""
+        parts = (("Request", self.request), ("Answer", self.answer), ("Expected", self.expected), ("curl", self.curl))
+        return tuple((title, text) for title, text in parts if text)
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one plain sentence."""
+        known = "; ".join(f"{fault.id}: {fault.where}" for fault in self.faults[:3] if fault.where)
+        said = self.title + (f" ({self.detail})" if self.detail else "")
+        facts = ", ".join(filter(None, (self.size, self.where)))
+        return said + (f": {facts}" if facts else "") + (f". Known elsewhere: {known}" if known else "") + "."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlisted:
     """``n`` samples of a benchmark with this outcome that are not among the view's checks: the store has them."""
@@ -203,6 +290,13 @@ class RunView:
     trouble: str = ""
     events: tuple[RunEvent, ...] = ()
     unlisted: tuple[Unlisted, ...] = ()
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def explained(self) -> str:
+        """``8 causes explain 287 failed cases of 1,026 (242 must, 43 should, 2 may).``, "" where nothing failed."""
+        contract = [row for row in self.checks if row.case.suite not in self.benchmarks]
+        return explained(self.causes, len(contract))
 
     def counts(self, row: CheckRow) -> bool:
         """Whether a failure of this row counts against the verdict: not waived, and must, or should under
@@ -224,6 +318,32 @@ class RunView:
 
     def title(self, suite: str) -> str:
         return next((s.title for s in self.suites if s.id == suite and s.title), suite)
+
+
+def explained(causes: Sequence[Cause], asked: int) -> str:
+    """What the causes explain of ``asked`` contract cases, in one sentence; "" where there is none that counts."""
+    counted = [cause for cause in causes if cause.counts]
+    if not counted:
+        return ""
+    cases = sum(cause.cases for cause in counted)
+    dead = any(cause.kind is CauseKind.ENDPOINT for cause in counted)
+    levels = dict.fromkeys(Level, 0)
+    for cause in counted:
+        for level, n in cause.levels:
+            levels[level] += n
+    shares = ", ".join(f"{n:,} {level.value}" for level, n in levels.items() if n)
+    what = f"{cases:,} {'' if dead else 'failed '}case{'' if cases == 1 else 's'}{' without a result' if dead else ''}"
+    if not cases:
+        answers = sum(cause.answers for cause in counted)
+        what = (
+            f"{answers:,} {'wrong ' if answers else ''}answer{'' if answers == 1 else 's'}"
+            if answers
+            else "the verdict"
+        )
+    elif asked > cases:
+        what += f" of {asked:,}"
+    verb = "explains" if len(counted) == 1 else "explain"
+    return f"{len(counted)} cause{'' if len(counted) == 1 else 's'} {verb} {what}{f' ({shares})' if shares else ''}."
 
 
 def early_end(stat: Stat) -> str:

@@ -230,7 +230,7 @@ def test_inside_github_actions_a_run_annotates_and_writes_the_step_summary(
     with MockServer(MockConfig(faults=("A01",))) as server:
         ran = kvv_cli("check", "params", "--base-url", server.base_url, "--model", "kimi-k3", "-q")
     assert ran.code == 1
-    assert "::error title=contract/decoding::" in ran.out
+    assert "::error title=kvv%3A sampling parameters have no effect" in ran.out
     assert summary.read_text("utf-8") == kvv_cli("report", str(ran.folder), "--format", "github").out
     monkeypatch.delenv("GITHUB_ACTIONS")
     assert "::" not in kvv_cli("run", "params", "--case", "params/omitted/*", "-q").out

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -14,6 +15,7 @@ from kvv.core import Evidence as Pointer
 from kvv.decision import Collector, CountedFindings, DecisionEvidence, FindingExample, SuiteRun, decide, exit_code
 from kvv.profiles.policy import Policy, Waiver
 from kvv.stats.metrics import GroupTally
+from kvv.storage.causes import find_causes, with_example
 from kvv.storage.view import (
     CheckRow,
     EndpointView,
@@ -157,7 +159,7 @@ class Views:
             DecisionEvidence(stats=stats, findings=findings, references={"ocrbench": [reference]}),
             np.random.default_rng(0),
         )
-        return RunView(
+        view = RunView(
             run=RunFacts(
                 run_id=text or "20260301T120000-v-m-abc",
                 started="2026-03-01T12:00:00Z",
@@ -206,6 +208,9 @@ class Views:
             trouble=text,
             events=(RunEvent(at="2026-03-01T12:01:00Z", kind=text or "pause", message=text or "429"),),
         )
+        rows = {row.id: row for row in view.checks}
+        causes = (with_example(c, rows[c.example]) if c.example else c for c in find_causes(view))
+        return replace(view, causes=tuple(causes))
 
     @staticmethod
     def published() -> ReferenceValue:

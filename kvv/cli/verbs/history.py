@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,30 +121,37 @@ def history(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.folder)
     if not folder.is_dir():
         raise ConfigError(f"DIR: {folder} is no folder")
-    readings: list[Reading] = []
-    unread: list[Unread] = []
-    notes: list[str] = []
-    for path in sorted(
+    paths = sorted(
         path
         for path in folder.iterdir()
         if path.name != EXAMPLE and ((path / STORE).is_file() or (path / REPORT).is_file())
-    ):
+    )
+    readings, unread, notes = collect(paths, every=arguments.metrics == "all")
+    if not readings and not unread:
+        raise ConfigError(f"DIR: {folder} holds no finished run" + (f" ({notes[0]})" if notes else ""))
+    found = make_history(readings, np.random.default_rng(0), notes=notes, unread=unread)
+    put(arguments, document(found), lambda: as_json(found))
+    return 0
+
+
+def collect(paths: Iterable[Path], *, every: bool = False) -> tuple[list[Reading], list[Unread], list[str]]:
+    """What the runs in these folders measured, those that concluded nothing, and notes on those left out."""
+    readings: list[Reading] = []
+    unread: list[Unread] = []
+    notes: list[str] = []
+    for path in paths:
         try:
             run = _read(path)
         except ConfigError as error:
             notes.append(f"left out: {error}")
             continue
         if run.concluded:
-            readings += [*_quality(run, every=arguments.metrics == "all"), *_beside(run, path)]
+            readings += [*_quality(run, every=every), *_beside(run, path)]
         else:
             unread.append(
                 Unread(**_head(run), reason=plain(run.trouble or run.headline or "nothing was concluded", 300))
             )
-    if not readings and not unread:
-        raise ConfigError(f"DIR: {folder} holds no finished run" + (f" ({notes[0]})" if notes else ""))
-    found = make_history(readings, np.random.default_rng(0), notes=notes, unread=unread)
-    put(arguments, document(found), lambda: as_json(found))
-    return 0
+    return readings, unread, notes
 
 
 def _read(path: Path) -> _Run:

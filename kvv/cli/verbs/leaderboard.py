@@ -42,7 +42,7 @@ def leaderboard(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"DIR: {name} holds no finished run and no submission")
         sides += found
     every = _counted_once(sides)
-    board = make_leaderboard(every, np.random.default_rng(0), newest=not arguments.all, published=_published(every))
+    board = make_leaderboard(every, np.random.default_rng(0), newest=not arguments.all, published=published_rows(every))
     put(arguments, document(board), lambda: as_json(board))
     return 0
 
@@ -64,7 +64,7 @@ def _counted_once(sides: Sequence[RunSummary]) -> list[RunSummary]:
     return kept
 
 
-def _published(sides: Sequence[RunSummary]) -> dict[str, list[PublishedEntry]]:
+def published_rows(sides: Sequence[RunSummary]) -> dict[str, list[PublishedEntry]]:
     """The public leaderboard's rows of these runs' models, by profile; in the leaderboard's own columns."""
     columns = {column.key: column.id for column in public_columns() if column.key}
     found = {}

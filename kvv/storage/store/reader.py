@@ -43,6 +43,7 @@ from kvv.storage.store.rows import (
     AttemptHead,
     LostRequest,
     RoleTraffic,
+    SampleTraffic,
     StoredAttempt,
     StoredEvent,
     StoredExchange,
@@ -123,6 +124,59 @@ class StoreReader:
             (case_id, sample): Outcome(outcome)
             for case_id, sample, outcome in self._rows("SELECT case_id, sample, outcome FROM verdict")
         }
+
+    def outcome_counts(self) -> list[tuple[str, Outcome, int]]:
+        query = (
+            "SELECT coalesce(c.suite, ''), v.outcome, count(*) FROM verdict v LEFT JOIN cases c ON c.id = v.case_id"
+            " GROUP BY 1, 2 ORDER BY min(c.number)"
+        )
+        return [(suite, Outcome(outcome), n) for suite, outcome, n in self._rows(query)]
+
+    def planned_samples(self) -> dict[str, int]:
+        query = "SELECT suite, sum(samples) FROM cases GROUP BY suite ORDER BY min(number)"
+        return {suite: int(n) for suite, n in self._rows(query)}
+
+    def last_verdict(self) -> int:
+        return int(next(self._rows("SELECT coalesce(max(id), 0) FROM verdict"))[0])
+
+    def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:
+        query = "SELECT record FROM verdict WHERE outcome = ? ORDER BY id DESC LIMIT ?"
+        return [self._verdict(record) for (record,) in self._rows(query, outcome.value, limit)]
+
+    def case_number(self, case_id: str) -> int | None:
+        return next((int(number) for (number,) in self._rows("SELECT number FROM cases WHERE id = ?", case_id)), None)
+
+    def judged(
+        self,
+        suite: str | None,
+        outcome: Outcome | None,
+        containing: str,
+        ending: str,
+        place: tuple[int, int] | None,
+        *,
+        backwards: bool,
+    ) -> Iterator[tuple[int, Case, Verdict]]:
+        """The join is in the order of the plan: a page of it costs what it reads."""
+        way, sign = ("DESC", "<") if backwards else ("ASC", ">")
+        conditions: dict[str, tuple[Any, ...]] = {}
+        if suite is not None:
+            conditions["c.suite = ?"] = (suite,)
+        if outcome is not None:
+            conditions["v.outcome = ?"] = (outcome.value,)
+        if containing:
+            conditions["instr(lower(c.id), ?) > 0"] = (containing.lower(),)
+        if ending:
+            conditions["substr(c.id, ?) = ?"] = (-len(ending), ending)
+        if place is not None:
+            conditions[f"(c.number, v.sample) {sign} (?, ?)"] = place
+            conditions[f"c.number {sign}= ?"] = (place[0],)  # the part of it that an index can follow
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        query = (
+            "SELECT c.number, c.record, v.record FROM cases c CROSS JOIN verdict v ON v.case_id = c.id"  # noqa: S608
+            f"{where} ORDER BY c.number {way}, v.sample {way}"
+        )
+        for number, case, verdict in self._rows(query, *(value for values in conditions.values() for value in values)):
+            yield number, self._case(case), self._verdict(verdict)
 
     def events(self) -> list[StoredEvent]:
         query = "SELECT at, kind, data FROM event ORDER BY id"
@@ -256,15 +310,16 @@ class StoreReader:
 
     def finding_groups(self) -> list[StoredFindings]:
         query = (
-            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, c.suite, e.case_id, e.sample, e.step, e.ask,"
-            " e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange LEFT JOIN cases c ON c.id = e.case_id"
-            " ORDER BY f.exchange, f.number"
+            "SELECT f.rule, f.area, f.level, f.kind, f.detail, f.exchange, e.stream, c.suite, e.case_id, e.sample,"
+            " e.step, e.ask, e.purpose FROM finding f JOIN exchange e ON e.id = f.exchange"
+            " LEFT JOIN cases c ON c.id = e.case_id ORDER BY f.exchange, f.number"
         )
         groups: dict[tuple[str, str, str, str], _Group] = {}
-        for rule, area, level, kind, detail, exchange, suite, *place in self._rows(query):
+        for rule, area, level, kind, detail, exchange, stream, suite, *place in self._rows(query):
             group = groups.setdefault((rule, area, level, kind), _Group())
             group.add(
                 exchange,
+                bool(stream),
                 suite or "",
                 detail,
                 _key(*place),
@@ -282,6 +337,7 @@ class StoreReader:
                 causes=group.causes,
                 examples=tuple(group.examples),
                 suites=dict(group.suites),
+                streamed=group.streamed,
             )
             for (rule, area, level, kind), group in sorted(groups.items())
         ]
@@ -316,6 +372,25 @@ class StoreReader:
                 cost=cost,
             )
         return _all_roles(roles)
+
+    def sample_traffic(self, role: Role) -> Iterator[tuple[str, int, SampleTraffic]]:
+        query = (
+            "SELECT case_id, sample, total(total_ms), first_token_ms, min(CASE WHEN standing = 'answered' THEN id END),"
+            " total(prompt_tokens), total(completion_tokens), sum(cost) FROM exchange WHERE role = ? GROUP BY case_id,"
+            " sample"
+        )
+        for case_id, sample, total, first, _, prompt, completion, cost in self._rows(query, role.value):
+            yield (
+                case_id,
+                sample,
+                SampleTraffic(
+                    total_ms=total,
+                    first_token_ms=first,
+                    prompt_tokens=int(prompt),
+                    completion_tokens=int(completion),
+                    cost=cost,
+                ),
+            )
 
     def timing_samples(self, suite: str | None, role: Role) -> Iterator[TimingSample]:
         query = (
@@ -487,20 +562,27 @@ class _Group:
     """Gathers one rule's objections; only the first few are decoded."""
 
     def __init__(self) -> None:
-        self.exchanges = self.count = self._last = 0
+        self.exchanges = self.count = self.streamed = self._last = 0
         self.message = ""
         self.causes: tuple[str, ...] = ()
         self.examples: list[Evidence] = []
         self.suites: Counter[str] = Counter()
 
     def add(
-        self, exchange: int, suite: str, detail: bytes, key: str, decode: Callable[[dict[str, Any]], Finding]
+        self,
+        exchange: int,
+        stream: bool,
+        suite: str,
+        detail: bytes,
+        key: str,
+        decode: Callable[[dict[str, Any]], Finding],
     ) -> None:
         self.count += 1
         if exchange == self._last:
             return
         self.exchanges += 1
         self.suites[suite] += 1
+        self.streamed += stream
         self._last = exchange
         if len(self.examples) < EXAMPLES:
             finding = decode(load_json(detail))

@@ -32,8 +32,9 @@ class StoredExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFindings:
-    """All objections of one rule. ``exchanges`` counts exchanges, ``count`` objections; ``message`` and ``causes`` are
-    the first one's. ``suites`` counts exchanges by suite, "" for probes of no case.
+    """All objections of one rule. ``exchanges`` counts exchanges, ``streamed`` those that streamed, ``count``
+    objections; ``message`` and ``causes`` are the first one's. ``suites`` counts exchanges by suite, "" for probes of no
+    case.
     """
 
     rule: str
@@ -46,6 +47,18 @@ class StoredFindings:
     causes: tuple[str, ...]
     examples: tuple[Evidence, ...]
     suites: Mapping[str, int]
+    streamed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleTraffic:
+    """A sample's exchanges with one role, all attempts together; ``first_token_ms`` is that of the first answer."""
+
+    total_ms: float
+    first_token_ms: float | None
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

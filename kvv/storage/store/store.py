@@ -22,6 +22,7 @@ from kvv.storage.store.reader import StoreReader
 from kvv.storage.store.rows import (
     AttemptHead,
     LostRequest,
+    SampleTraffic,
     StoredAttempt,
     StoredEvent,
     StoredExchange,
@@ -342,11 +343,52 @@ class Store:
         """(case id, sample) -> outcome of the current verdict, without reading the verdicts."""
         return self._reading(StoreReader.outcomes)
 
+    def outcome_counts(self) -> list[tuple[str, Outcome, int]]:
+        """Suite, outcome, and how many current verdicts, suites in the order of the plan."""
+        return self._reading(StoreReader.outcome_counts)
+
+    def planned_samples(self) -> dict[str, int]:
+        """Suite -> planned samples."""
+        return self._reading(StoreReader.planned_samples)
+
+    def last_verdict(self) -> int:
+        """The number of the newest verdict, which grows; 0 where there is none."""
+        return self._reading(StoreReader.last_verdict)
+
+    def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:
+        return self._reading(lambda reader: reader.newest_verdicts(outcome, limit))
+
+    def case_number(self, case_id: str) -> int | None:
+        """The place of a case in the plan, None for one that is not in it."""
+        return self._reading(lambda reader: reader.case_number(case_id))
+
+    def judged(
+        self,
+        *,
+        suite: str | None = None,
+        outcome: Outcome | None = None,
+        containing: str = "",
+        ending: str = "",
+        place: tuple[int, int] | None = None,
+        backwards: bool = False,
+    ) -> Iterator[tuple[int, Case, Verdict]]:
+        """Judged samples in the order of the plan (or ``backwards``), each with its case's number, read as they are
+        asked for; those after ``place``, a case's number and a sample. ``containing`` and ``ending`` are of the case's
+        id.
+        """
+        return self._stream(
+            lambda reader: reader.judged(suite, outcome, containing, ending, place, backwards=backwards)
+        )
+
     def finding_groups(self) -> list[StoredFindings]:
         return self._reading(StoreReader.finding_groups)
 
     def traffic(self) -> StoredTraffic:
         return self._reading(StoreReader.traffic)
+
+    def sample_traffic(self, *, role: Role = Role.TARGET) -> dict[tuple[str, int], SampleTraffic]:
+        """(case id, sample) -> time, tokens and cost of its exchanges with one role, summed by the database."""
+        return self._reading(lambda reader: {(case, n): found for case, n, found in reader.sample_traffic(role)})
 
     def timing_samples(self, suite: str | None = None, *, role: Role = Role.TARGET) -> Iterator[TimingSample]:
         """Answered exchanges of one role but its probes, in the order they were put; what was refused or broke off has

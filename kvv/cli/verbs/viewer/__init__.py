@@ -1,0 +1,1 @@
+"""`kvv view`: runs in a browser. Reads run folders, writes nothing but an export."""
