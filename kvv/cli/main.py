@@ -15,6 +15,7 @@ from types import FrameType
 from kvv import __version__
 from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_vendors_options
 from kvv.cli.options_compared import add_compared_verbs
+from kvv.cli.options_measured import add_measured_verbs
 from kvv.cli.stdio import outlets
 from kvv.core.exit_codes import ExitCode
 from kvv.core.plugins import IMPORTERS, PROFILES, SUITES, find_entry_points
@@ -147,6 +148,7 @@ def build_parser() -> Parser:
     selftest.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
     add_compared_verbs(verbs)
+    add_measured_verbs(verbs)
 
     imported = verbs.add_parser(
         "import", help="recorded results of another tool become a run, re-scored under our rules"
@@ -205,6 +207,10 @@ def _verb(name: str) -> Verb:
             from kvv.cli.verbs import gate
 
             chosen = {"gate": gate.gate, "baseline": gate.baseline}[name]
+        case "load":
+            from kvv.cli.verbs import load
+
+            chosen = load.load
         case "leaderboard":
             from kvv.cli.verbs import leaderboard
 
