@@ -211,6 +211,10 @@ def _verb(name: str) -> Verb:
             from kvv.cli.verbs import load
 
             chosen = load.load
+        case "identity":
+            from kvv.cli.verbs import identity
+
+            chosen = identity.identity
         case "leaderboard":
             from kvv.cli.verbs import leaderboard
 

@@ -29,6 +29,34 @@ def add_measured_verbs(verbs: Verbs) -> None:
     _add_bounds(load)
     add_output_options(load)
 
+    identity = verbs.add_parser(
+        "identity", help="experimental: is it the same model? short answers against those of two official runs"
+    )
+    group = identity.add_argument_group("official runs")
+    group.add_argument("--reference", action="append", metavar="FILE", help="an official run's answers (give two)")
+    group.add_argument("--as-reference", metavar="FILE", help="write this endpoint's answers there")
+    group.add_argument("--samples", type=int, metavar="K", help="answers to each of 20 prompts (default: 7)")
+    group.add_argument(
+        "--on-difference",
+        choices=("fail", "warn"),
+        help="fail: exit code 1; warn: 0, the benchmarks must tell whether it matters (default: fail)",
+    )
+    group.add_argument(
+        "--discreet", action="store_true", default=None, help="name kvv in no request (default: in half of them)"
+    )
+    group.add_argument("--concurrency", metavar="N", help="requests in flight (default: 8)")
+    _add_endpoint(identity)
+    identity.add_argument("--profile", metavar="NAME|FILE", help="what the model promises (default: by its name)")
+    identity.add_argument("--surface", choices=SURFACES, help="what stands there (default: vendor)")
+    identity.add_argument("--seed", type=int, help="seed of every draw (default: 0)")
+    group = identity.add_argument_group("sampling; temperatures are 1 and 0")
+    group.add_argument("--thinking", choices=("on", "off"), help="switch thinking on or off")
+    group.add_argument("--think-mode", metavar="MODE", help="how the switch is sent")
+    group.add_argument("--effort", action="append", metavar="NAME", help="thinking effort")
+    group.add_argument("--top-p", type=float)
+    _add_bounds(identity)
+    add_output_options(identity)
+
 
 def _add_load_options(parser: Parser) -> None:
     group = parser.add_argument_group("the ladder")
