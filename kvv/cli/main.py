@@ -23,6 +23,7 @@ from kvv.cli.options import (
     add_vendors_options,
 )
 from kvv.cli.options_compared import add_compared_verbs
+from kvv.cli.options_measured import add_measured_verbs
 from kvv.cli.stdio import outlets
 from kvv.core.exit_codes import ExitCode
 from kvv.core.plugins import IMPORTERS, PROFILES, SUITES, find_entry_points
@@ -172,6 +173,7 @@ def build_parser() -> Parser:
     selftest.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
     add_compared_verbs(verbs)
+    add_measured_verbs(verbs)
 
     imported = verbs.add_parser(
         "import", help="recorded results of another tool become a run, re-scored under our rules"
@@ -252,6 +254,14 @@ def _verb(name: str) -> Verb:
             from kvv.cli.verbs import prune
 
             chosen = prune.prune
+        case "load":
+            from kvv.cli.verbs import load
+
+            chosen = load.load
+        case "identity":
+            from kvv.cli.verbs import identity
+
+            chosen = identity.identity
         case "leaderboard":
             from kvv.cli.verbs import leaderboard
 

@@ -15,7 +15,10 @@ SERVICE = "service/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedAnswer:
-    """One answered exchange: milliseconds and tokens/s, None where not measured; ``workload`` chat or agentic."""
+    """One answered exchange: milliseconds and tokens/s, None where not measured; ``workload`` chat or agentic.
+
+    ``right``: whether it gave the known answer; ``clean``: whether no wire rule of level must objected.
+    """
 
     prompt_tokens: int
     workload: str = "chat"
@@ -23,6 +26,8 @@ class TimedAnswer:
     itl_ms: float | None = None
     output_tps: float | None = None
     e2e_ms: float | None = None
+    right: bool | None = None
+    clean: bool | None = None
 
     def value(self, measure: LatencyMeasure) -> float | None:
         match measure:
@@ -34,6 +39,12 @@ class TimedAnswer:
                 return self.output_tps
             case LatencyMeasure.E2E_MS:
                 return self.e2e_ms
+            case LatencyMeasure.ANSWERED:
+                return 1.0
+            case LatencyMeasure.RIGHT:
+                return None if self.right is None else float(self.right)
+            case LatencyMeasure.CLEAN:
+                return None if self.clean is None else float(self.clean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +107,9 @@ class LatencyTally:
 
     def lose(self, request: Lost) -> None:
         for level in self._policy.service_level:
-            measured = request.streamed or level.measure is LatencyMeasure.E2E_MS
+            measured = level.measure not in (LatencyMeasure.RIGHT, LatencyMeasure.CLEAN) and (
+                request.streamed or level.measure in (LatencyMeasure.E2E_MS, LatencyMeasure.ANSWERED)
+            )
             length = level.min_prompt_tokens if request.prompt_tokens is None else request.prompt_tokens
             if measured and level.covers(length, request.workload):
                 count = self._counts[level.id]
@@ -105,12 +118,21 @@ class LatencyTally:
                 else:
                     count.lost += 1
 
+    def keeps_all(self, answer: TimedAnswer) -> bool:
+        """Whether an answer keeps every level that it is measured by."""
+        return all(
+            level.keeps(value)
+            for level in self._policy.service_level
+            if level.covers(answer.prompt_tokens, answer.workload)
+            and (value := answer.value(level.measure)) is not None
+        )
+
     def gates(self) -> list[Gate]:
         return [self._gate(level, self._counts[level.id]) for level in self._policy.service_level]
 
     def _gate(self, level: ServiceLevel, count: _Count) -> Gate:
         alpha = self._policy.alpha
-        sign = "at least" if level.measure is LatencyMeasure.OUTPUT_TPS else "at most"
+        sign = "at least" if level.measure.is_floor else "at most"
         wanted = f"{level.measure.value} {sign} {level.limit:g} for {100 * level.share:g} %{_of(level)}"
         n = count.kept + count.missed + count.lost + count.open
         if not n:

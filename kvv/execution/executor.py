@@ -89,7 +89,9 @@ def endpoints(job: RunPlan, base_url: str) -> dict[Role, Endpoint]:
     """Each role's URL, key and headers; a key is read from the environment and goes to its own role only."""
     config = job.config
     headers = {name: read_key(variable, required=True) or "" for name, variable in config.header_env.items()}
-    found = {Role.TARGET: Endpoint(role=Role.TARGET, base_url=base_url, key=_key(config.api_key_env), headers=headers)}
+    key = _key(config.api_key_env)
+    target = Endpoint(role=Role.TARGET, base_url=base_url, key=key, headers=headers, discreet=config.discreet)
+    found = {Role.TARGET: target}
     if config.judge_base_url:
         key = _key(config.judge_api_key_env)
         found[Role.JUDGE] = Endpoint(role=Role.JUDGE, base_url=config.judge_base_url, key=key, headers={})

@@ -146,8 +146,33 @@ def prepare_suite(config: RunConfig, suite_id: str, *, model: str, dataset: Data
     )
 
 
+def prepare_measurement(config: RunConfig, policy: str) -> RunPlan:
+    """What a measurement without suites needs: model, profile, prices; ``policy`` where the user names none."""
+    model = config.model or (FIXTURE_MODEL if config.base_url is None else None)
+    if model is None:
+        raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
+    profile, reason = _profile(config, model)
+    chosen = config if config.policy else config.model_copy(update={"policy": policy})
+    return RunPlan(
+        config=config,
+        model=model,
+        profile=profile,
+        profile_reason=reason,
+        policy=_policy(chosen, contract_only=False),
+        plan=Plan(suites=[], skipped=[], prices=_prices(config, profile)),
+        in_process=config.base_url is None,
+    )
+
+
 def guard(*jobs: RunPlan, prices: str = "--price-in and --price-out") -> None:
     """What may cost much, all endpoints together, wants the user's word first; ``prices`` says how a price is named."""
+    tokens = sum(job.plan.prompt_tokens + job.plan.completion_tokens for job in jobs)
+    cost = sum((job.plan.cost or 0.0) + (job.plan.judge_cost or 0.0) for job in jobs)
+    guard_amount(*jobs, tokens=tokens, cost=cost, prices=prices)
+
+
+def guard_amount(*jobs: RunPlan, tokens: float, cost: float, prices: str = "--price-in and --price-out") -> None:
+    """The same for amounts that stand in no plan: tokens of all kinds, and dollars."""
     config = jobs[0].config
     unpriced = next(
         (job for job in jobs if job.plan.prices is None and not job.in_process and not job.config.loopback), None
@@ -158,8 +183,6 @@ def guard(*jobs: RunPlan, prices: str = "--price-in and --price-out") -> None:
         )
     if config.yes or config.max_cost is not None or all(job.in_process for job in jobs):
         return
-    tokens = sum(job.plan.prompt_tokens + job.plan.completion_tokens for job in jobs)
-    cost = sum((job.plan.cost or 0.0) + (job.plan.judge_cost or 0.0) for job in jobs)
     if cost > COST_GUARD_USD:
         raise ConfigError(f"this run may cost about ${cost:,.0f}: say --yes, or set a bound with --max-cost")
     if tokens > TOKEN_GUARD:

@@ -264,6 +264,7 @@ class RunConfig(BaseModel):
     top_p: Finite | None = None
     max_tokens: Annotated[dict[str, Count], BeforeValidator(_max_tokens)] = {}
     stream: bool | None = None
+    discreet: bool = False
 
     concurrency: Annotated[Annotated[int, Field(gt=0, le=MOST_AT_ONCE)] | None, BeforeValidator(_concurrency)] = None
     max_inflight_tokens: Count = 4_000_000

@@ -127,10 +127,22 @@ class LatencyMeasure(StrEnum):
     ITL_MS = "itl_ms"
     OUTPUT_TPS = "output_tps"
     E2E_MS = "e2e_ms"
+    #: measured by `kvv load` alone; each request counts 1 or 0
+    ANSWERED = "answered"
+    RIGHT = "right"
+    CLEAN = "clean"
+
+    @property
+    def is_floor(self) -> bool:
+        """The limit is the least that keeps the level, not the most."""
+        return not self.value.endswith("_ms")
 
 
 class ServiceLevel(_Table):
     """At least ``share`` of the requests keep ``limit``: at most that for times in ms, at least that for tokens/s.
+
+    ``answered`` (a whole answer came), ``right`` (a known answer was given) and ``clean`` (no wire rule of level must
+    objected) are 1 or 0 a request; only `kvv load` measures them. It counts lengths without the cached prefix.
 
     Counted over the first attempts of the run's own requests with ``min_prompt_tokens`` <= prompt tokens <
     ``max_prompt_tokens``, of ``workload`` (agentic: turns of an agent with tools in a sandbox; chat: all others; "":
@@ -150,7 +162,7 @@ class ServiceLevel(_Table):
         return prompt_tokens >= self.min_prompt_tokens and below and self.workload in ("", workload)
 
     def keeps(self, value: float) -> bool:
-        return value >= self.limit if self.measure is LatencyMeasure.OUTPUT_TPS else value <= self.limit
+        return value >= self.limit if self.measure.is_floor else value <= self.limit
 
     @property
     def any_length(self) -> bool:

@@ -30,14 +30,16 @@ EXCERPT = 1_200
 
 
 class Unit(StrEnum):
-    """How a number is written: a share as per cent, a difference of shares as points, milliseconds, tokens/s, tokens,
-    dollars.
+    """How a number is written: a share as per cent, a difference of shares as points, milliseconds, tokens/s,
+    requests/s, tokens, dollars, a bare number.
     """
 
     SHARE = "%"
     POINTS = "points"
     MS = "ms"
     RATE = "tokens/s"
+    PER_S = "requests/s"
+    NUMBER = ""
     TOKENS = "tokens"
     USD = "$"
 
@@ -67,11 +69,8 @@ class Estimate:
             return number
         if self.exact:
             return f"{number} (n {self.n})"
-        interval = (
-            "[–]"
-            if self.low is None or self.high is None
-            else f"[{show_value(self.low, self.unit)}, {show_value(self.high, self.unit)}]"
-        )
+        ends = ["–" if end is None else show_value(end, self.unit) for end in (self.low, self.high)]
+        interval = "[–]" if self.low is None and self.high is None else f"[{', '.join(ends)}]"
         return f"{number} {interval} n {self.n}"
 
 
@@ -85,6 +84,8 @@ def show_value(value: float, unit: Unit) -> str:
             return f"{value:,.4f}"
         case Unit.RATE:
             return f"{value:,.1f}"
+        case Unit.PER_S | Unit.NUMBER:
+            return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
         case Unit.MS | Unit.TOKENS:
             return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}"
 
@@ -129,10 +130,23 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One quantity against another: (label, x, y) points in the order in which they are joined. Drawn in HTML only: the
+    tables beside it hold the numbers.
+    """
+
+    title: str
+    x: str
+    y: str
+    points: tuple[tuple[str, Estimate, Estimate], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     title: str
     notes: tuple[str, ...] = ()
     charts: tuple[Chart, ...] = ()
+    curves: tuple[Curve, ...] = ()
     tables: tuple[DocumentTable, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
     left_out: int = 0
@@ -295,6 +309,7 @@ def _context(document: Document) -> dict[str, Any]:
         "document": document,
         "tables": {id(table): _drawn(table) for table in document.tables},
         "drawn": {id(chart): _plotted(chart) for section in document.sections for chart in section.charts},
+        "curved": {id(curve): _curved(curve) for section in document.sections for curve in section.curves},
         "sparkline": sparkline,
         "key": id,
         "excerpt_limit": document.excerpt,
@@ -417,6 +432,53 @@ def _plotted(chart: Chart) -> _Plotted | None:
         bottom=show_value(low, chart.unit),
         label=sparkline(chart),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CurvePoint:
+    """Positions in a box of 1000 by 300; ``low`` and ``high`` are the ends of y's interval, None without one."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    name: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Curved:
+    """``right`` and ``top`` are the values at the ends of the axes, which begin at 0."""
+
+    points: tuple[_CurvePoint, ...]
+    right: str
+    top: str
+
+
+def _curved(curve: Curve) -> _Curved | None:
+    known = [
+        (name, x, y, x.value, y.value) for name, x, y in curve.points if x.value is not None and y.value is not None
+    ]
+    if not known:
+        return None
+    right = 1.05 * max(1e-9, *(at for _, _, _, at, _ in known))
+    top = 1.05 * max(1e-9, *(value for _, _, y, _, mid in known for value in (mid, y.high or mid)))
+
+    def up(value: float) -> float:
+        return round(300 - 300 * value / top, 2)
+
+    points = tuple(
+        _CurvePoint(
+            x=round(1000 * at / right, 2),
+            y=up(mid),
+            low=None if y.low is None else up(y.low),
+            high=None if y.high is None else up(y.high),
+            name=name,
+            label=f"{name}: {curve.x} {x}, {curve.y} {y}",
+        )
+        for name, x, y, at, mid in known
+    )
+    return _Curved(points=points, right=show_value(right, known[0][1].unit), top=show_value(top, known[0][2].unit))
 
 
 @cache

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scipy.special import bdtr
-
-from kvv.core.lazy import numpy as np
 from kvv.stats import ClusterSum, clustered_mean, wilson
+from kvv.stats.quantiles import quantile
 from kvv.storage.run_summary import Measured
 
 CONFIDENCE = 0.95
 
 
 def median(values: Sequence[float]) -> Measured:
-    """The median and its distribution-free interval: the closest order statistics x(r), x(n+1-r) that cover it with at
-    least 95 % (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No interval with fewer than six values,
-    where none covers enough."""
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    n = len(ordered)
-    if not n:
+    """The median and its distribution-free interval; no interval with fewer than six values, where none covers
+    enough."""
+    if not len(values):
         return Measured(value=None)
-    middle = float(np.median(ordered))
-    # P(B <= r - 1) for B ~ Bin(n, 1/2) is what each side leaves out
-    ranks = np.arange(1, n // 2 + 1)
-    usable = ranks[bdtr(ranks - 1, n, 0.5) <= (1 - CONFIDENCE) / 2] if n > 1 else ranks[:0]
-    if not len(usable):
-        return Measured(value=middle, n=n)
-    r = int(usable[-1])
-    return Measured(value=middle, low=float(ordered[r - 1]), high=float(ordered[n - r]), n=n)
+    found = quantile(values, 0.5, CONFIDENCE)
+    return Measured(value=found.value, low=found.low, high=found.high, n=found.n)
 
 
 def mean(values: Iterable[tuple[str, float]]) -> Measured:

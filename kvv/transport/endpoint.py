@@ -30,12 +30,16 @@ class EndpointError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where one role's requests go. ``key`` is sent as a bearer token; ``headers`` are laid over everything else."""
+    """Where one role's requests go. ``key`` is sent as a bearer token; ``headers`` are laid over everything else.
+
+    ``discreet``: nothing in a request's head names kvv; the HTTP client then names itself, as it does for everybody.
+    """
 
     role: Role
     base_url: str
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    discreet: bool = False
 
 
 def base_url(endpoint: Endpoint) -> SplitResult:
@@ -59,8 +63,9 @@ def headers(endpoint: Endpoint, credential: Credential = Credential.OWN) -> dict
         "accept": "application/json",
         "accept-encoding": "gzip, deflate",
         "content-type": "application/json",
-        "user-agent": "kvv",
     }
+    if not endpoint.discreet:
+        sent["user-agent"] = "kvv"
     parts = urlsplit(endpoint.base_url.strip())
     if parts.username is not None:
         userinfo = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

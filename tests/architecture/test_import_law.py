@@ -18,7 +18,10 @@ PURE = ["suites", "kvv/core", "kvv/stats", "kvv/protocol", "kvv/rendering", "kvv
 PURE += [f"kvv/planning/{name}.py" for name in ("plan", "shard", "interim_plan", "published_means", "run_plan")]
 PURE += [
     f"kvv/reporting/{name}.py"
-    for name in ("csv", "github", "html", "instances", "json", "junit", "leaderboard", "markdown", "moonshot", "text")
+    for name in (
+        *("csv", "github", "html", "instances", "json", "junit", "leaderboard", "load"),
+        *("markdown", "moonshot", "text"),
+    )
 ]
 HTTP_CLIENTS = {"httpx", "httpx2", "aiohttp", "requests", "urllib3", "http", "urllib.request", "socket", "openai"}
 POSIX_ONLY = {"fcntl", "resource", "pwd", "grp", "termios", "pty"}

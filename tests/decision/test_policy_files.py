@@ -11,8 +11,8 @@ from kvv.profiles.policy import PolicyError, load_policy, parse_policy, parse_wa
 from kvv.stats import Design, binary_design, detectable
 
 
-def test_the_five_policies_ship_and_parse() -> None:
-    assert policy_ids() == ["kvv-parity", "moonshot-stream", "nightly", "release", "smoke"]
+def test_the_shipped_policies_ship_and_parse() -> None:
+    assert policy_ids() == ["kvv-parity", "load", "moonshot-stream", "nightly", "release", "smoke"]
     for name in policy_ids():
         assert load_policy(name).name == name
 

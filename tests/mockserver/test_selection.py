@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import aiohttp
@@ -40,6 +41,14 @@ def test_from_the_second_turn_on(serve):
     client = serve(faults=("H06:turn2",))
     assert not capped(client.ask("x"))
     assert capped(client.ask(messages=PAST))
+
+
+def test_only_while_more_than_n_requests_are_under_way(serve):
+    client = serve(faults=("H06:busy1",), ttft_ms=150)
+    assert not capped(client.ask("x"))
+    with ThreadPoolExecutor(2) as pool:
+        got = [pool.submit(client.ask, "x") for _ in range(2)]
+        assert sorted(capped(one.result()) for one in got) == [False, True]
 
 
 def test_one_in_n_is_exact_in_each_run_of_n_and_drawn_from_the_seed(serve):

@@ -33,8 +33,8 @@ class StoredExchange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFindings:
     """All objections of one rule. ``exchanges`` counts exchanges, ``streamed`` those that streamed, ``count``
-    objections; ``message`` and ``causes`` are the first one's. ``suites`` counts exchanges by suite, "" for probes of no
-    case.
+    objections; ``message`` and ``causes`` are the first one's. ``suites`` counts exchanges by suite, "" for probes of
+    no case.
     """
 
     rule: str

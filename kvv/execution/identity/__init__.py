@@ -1,0 +1,1 @@
+"""What `kvv identity` asks, and how."""

@@ -1,0 +1,1 @@
+"""Load on one endpoint: what is sent, a ladder of steps, what was measured."""
