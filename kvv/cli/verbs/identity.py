@@ -79,7 +79,8 @@ def identity(arguments: argparse.Namespace) -> int:
         return ExitCode.INCONCLUSIVE
     report = _report(job, asked, references, started, budget)
     code = _code(report, warn=warn)
-    folder = create_folder(config.out, f"{NAME}-{vendor_of(config.base_url)}", job.model)
+    owner = f"{NAME}-{vendor_of(config.base_url)}"
+    folder = create_folder(config.out, owner, job.model, shared=config.shared)
     _write(report, folder, code, job)
     return code
 

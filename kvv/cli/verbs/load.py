@@ -53,7 +53,8 @@ def load(arguments: argparse.Namespace) -> int:
     if not job.config.quiet:
         print(plain(said, 1_000), file=sys.stderr)
     check_endpoints(job)
-    folder = create_folder(job.config.out, f"{NAME}-{vendor_of(job.config.base_url)}", job.model)
+    owner = f"{NAME}-{vendor_of(job.config.base_url)}"
+    folder = create_folder(job.config.out, owner, job.model, shared=job.config.shared)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     bounds = RunBounds(
         requests=job.config.max_requests,
