@@ -74,7 +74,7 @@ def start(config: RunConfig, *, contract_only: bool, tell: Tell | None = None, v
     check_connections(*jobs.values())
     check_reference(config)
     with ExitStack() as undo:
-        owner = slug(vendor) or vendor_of(config.base_url)
+        owner = slug(vendor) if vendor else vendor_of(config.base_url)
         folder = create_folder(config.out, owner, job.model, shared=config.shared)
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         store = begin(job, folder, part=part, undo=undo, vendor=vendor)
