@@ -271,7 +271,12 @@ def add_vendors_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a TOML file with a [[vendor]] table for each side: name, base_url, model, api_key_env, ...",
     )
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites to run (default: those of the profile)")
+    parser.add_argument(
+        "suites",
+        nargs="*",
+        metavar="SUITE",
+        help="suites to run (default: those of the profile); benchmarks alone come with a small contract pass",
+    )
     add_trust_option(parser)
     parser.add_argument("--model", metavar="NAME", help="the model's name at every side whose table has none")
     add_judge_options(parser)

@@ -18,6 +18,8 @@ from kvv.stats.special import chdtrc
 
 #: the chance to leave out one of several runs of an unchanged endpoint, and to call runs of one endpoint unlike
 ODD_ALPHA, UNLIKE_ALPHA = 0.002, 0.001
+#: as UNLIKE_ALPHA where a run was left out: of runs that drift the last one lies apart from the others, too
+DOUBTFUL_ALPHA = 0.01
 #: requests known to all runs below which nothing is said of them
 LEAST_REQUESTS = 30
 
@@ -50,7 +52,7 @@ class LikeRuns:
 
     @property
     def alike(self) -> bool:
-        return self.p >= UNLIKE_ALPHA
+        return self.p >= (DOUBTFUL_ALPHA if self.odd else UNLIKE_ALPHA)
 
 
 def like_runs(runs: Sequence[Tokens]) -> LikeRuns:
@@ -72,7 +74,9 @@ def like_runs(runs: Sequence[Tokens]) -> LikeRuns:
             break
         odd.append(found)
         kept.remove(found.number)
-    return LikeRuns(kept=tuple(kept), odd=tuple(odd), p=_cochran(table[kept] != 0), rates=tuple(_rates(table[kept])))
+    return LikeRuns(
+        kept=tuple(kept), odd=tuple(odd), p=_equal_rates(table[kept] != 0), rates=tuple(_rates(table[kept]))
+    )
 
 
 def _table(runs: Sequence[Tokens]) -> NDArray[np.float64]:
@@ -118,15 +122,21 @@ def _score(differences: NDArray[np.float64]) -> float:
     return mean / (spread / len(differences) ** 0.5) if spread > 0 else 0.0 if mean == 0 else np.inf * np.sign(mean)
 
 
-def _cochran(called: NDArray[np.bool_]) -> float:
-    """Cochran's Q (Biometrika 37, 1950): p of equal rates of yes in k runs over the same requests."""
+def _equal_rates(called: NDArray[np.bool_]) -> float:
+    """p of equal rates of yes in k runs over the same requests: Cochran's Q (Biometrika 37, 1950), and its component
+    for a straight line in the order of the runs, which sees a drift sooner; Bonferroni over both.
+    """
     k = len(called)
     rows, columns = called.sum(axis=0), called.sum(axis=1)
     spread = float((rows * (k - rows)).sum())
     if k < 2 or not spread:
         return 1.0
     q = k * (k - 1) * float(((columns - columns.mean()) ** 2).sum()) / spread
-    return float(chdtrc(k - 1, q))
+    if k == 2:
+        return float(chdtrc(1, q))
+    steps = np.arange(k) - (k - 1) / 2
+    line = k * (k - 1) * float((steps * columns).sum()) ** 2 / (spread * float((steps**2).sum()))
+    return min(1.0, 2 * float(min(chdtrc(k - 1, q), chdtrc(1, line))))
 
 
 # --- what official runs did, and another endpoint ------------------------------------------------------

@@ -48,6 +48,14 @@ def test_of_two_runs_apart_nobody_knows_which_and_drift_is_no_single_odd_run() -
     assert len(drift.odd) <= 1
 
 
+def test_a_drift_stays_one_though_its_last_run_lies_apart_from_the_others() -> None:
+    rng = np.random.default_rng(4)
+    p = rng.beta(0.5, 0.5, 2000)
+    found = [like_runs([drawn(rng, p * (1 - 0.03 * k)) for k in range(5)]) for _ in range(40)]
+    assert any(one.odd for one in found)
+    assert sum(one.alike for one in found) <= 6
+
+
 def test_runs_of_one_endpoint_are_rarely_called_unlike() -> None:
     rng = np.random.default_rng(11)
     p = rng.beta(0.5, 0.5, 300)
