@@ -58,7 +58,8 @@ def calibrate(arguments: argparse.Namespace, *, now: Callable[[], datetime] = la
         raise ConfigError("--merge: the file says which profile it extends; leave --profile out")
     earlier = _earlier(arguments.merge) if arguments.merge else None
     config = load_config({**flags, "surface": flags.get("surface", "official")})
-    if config.base_url is None:
+    base_url = config.base_url
+    if base_url is None:
         raise ConfigError("--base-url: names the official endpoint that is measured")
     if config.model is None:
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
@@ -67,14 +68,14 @@ def calibrate(arguments: argparse.Namespace, *, now: Callable[[], datetime] = la
     _check_target(to, merged=arguments.merge)
     config = config.model_copy(update={"profile": base_id, "suites": (SUITE, *_suites(config, base_id))})
     if earlier:
-        _same_endpoint(earlier[0], config.base_url, config, arguments.merge)
+        _same_endpoint(earlier[0], base_url, config, arguments.merge)
     from kvv.cli.verbs.session import start
 
     seen: list[RunView] = []
     code = start(config, contract_only=True, tell=lambda told, view, folder: seen.append(view))
     if not seen or code in ENDED:
         return code
-    measured = collect(seen[0], load_profile(base_id), earlier[0] if earlier else None, now())
+    measured = collect(seen[0], earlier[0] if earlier else None, now())
     if measured is None:
         print("kvv calibrate: no probe got a definite answer: nothing was written", file=sys.stderr)
         return ExitCode.INCONCLUSIVE
@@ -88,7 +89,7 @@ def calibrate(arguments: argparse.Namespace, *, now: Callable[[], datetime] = la
     return ExitCode.PASS
 
 
-def collect(view: RunView, base: Profile, earlier: Calibrated | None, now: datetime) -> Calibrated | None:
+def collect(view: RunView, earlier: Calibrated | None, now: datetime) -> Calibrated | None:
     """What one run measured, joined to what was measured before; None where no probe was answered definitely."""
     rows = [row for row in view.checks if row.case.suite == SUITE and row.verdict.outcome is Outcome.PASS]
     if not rows:
