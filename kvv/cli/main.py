@@ -143,6 +143,7 @@ def build_parser() -> Parser:
     serve.add_argument("--seed", type=int, default=0)
     serve.add_argument("--ttft-ms", type=float, default=0.0)
     serve.add_argument("--itl-ms", type=float, default=0.0)
+    serve.add_argument("--stamp", action="store_true", help="keep the times of each answer for GET /kvv/times")
     serve.add_argument(
         "--fault",
         action="append",

@@ -62,6 +62,15 @@ from kvv.storage.references import (
 FIXTURE_MODEL = "kimi-k3"
 #: KVV's defaults for the judge of BEAM
 JUDGE_TEMPERATURE, JUDGE_MAX_TOKENS = 0.3, 16_384
+#: how anybody may begin: a control request whose wording does not matter, in a discreet run
+SMALL_TALK = (
+    "Good morning! How are you?",
+    "What is the capital of Portugal?",
+    "Give me a synonym of quick.",
+    "How many days does a leap year have?",
+    "Say something nice about tea.",
+    "Translate 'thank you' into Italian.",
+)
 #: the value of --data that asks for the shipped fixtures
 FIXTURE = "fixture"
 #: the policy that judges a tier, where none is named
@@ -192,10 +201,12 @@ def guard_amount(*jobs: RunPlan, tokens: float, cost: float, prices: str = "--pr
 
 
 def control_request(job: RunPlan) -> Request:
-    """The simplest valid request: it tells whether anybody is there."""
+    """The simplest valid request: it tells whether anybody is there. A discreet run asks it in words of its own."""
+    plain = "Reply with exactly: ready"
+    prompt = str(generator_for(job.config.seed, LIVENESS).choice(SMALL_TALK)) if job.config.discreet else plain
     body = {
         "model": job.model,
-        "messages": [{"role": "user", "content": "Reply with exactly: ready"}],
+        "messages": [{"role": "user", "content": prompt}],
         "max_tokens": 16,
     }
     return Request(body={**body, **job.config.extra_body}, purpose=LIVENESS)

@@ -194,6 +194,7 @@ def serve(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 ttft_ms=arguments.ttft_ms,
                 itl_ms=arguments.itl_ms,
+                stamp=arguments.stamp,
                 answers=answer_entries(keyed_suites(pairs(arguments.data, "--data"))),
                 faults=tuple(arguments.fault),
                 api_key=key,
