@@ -10,7 +10,6 @@ contract; each file names its source.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kvv.core import Level, Surface
 from kvv.core.plugins import PROFILES, find_entry_points, folder_of
+from kvv.core.toml_text import TomlError, parse_toml
 
 #: the mode that sends no switch
 NO_SWITCH = "none"
@@ -302,7 +302,7 @@ def find_profile(name: str, surface: Surface = Surface.VENDOR) -> Profile:
 def parse_profile(text: str, origin: str, profile_id: str, surface: Surface = Surface.VENDOR) -> Profile:
     """A profile from TOML text; ``origin`` is the file's name for the error. ProfileError names the key."""
     try:
-        table = tomllib.loads(text)
+        table = parse_toml(text)
         overrides = table.pop("surface", {})
         own = overrides.get(surface.value, {}) if isinstance(overrides, dict) else None
         if not isinstance(own, dict):
@@ -310,7 +310,7 @@ def parse_profile(text: str, origin: str, profile_id: str, surface: Surface = Su
         if unknown := set(overrides) - {each.value for each in Surface}:
             raise ProfileError(f"{origin}: surface: unknown surface {sorted(unknown)[0]!r:.60}")
         return Profile.model_validate({**_merge(table, own), "id": profile_id, "surface": surface})
-    except tomllib.TOMLDecodeError as error:
+    except TomlError as error:
         raise ProfileError(f"{origin}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]

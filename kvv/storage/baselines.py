@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from kvv.planning.config import ConfigError
+from kvv.planning.plain_file import read_plain
 from kvv.rendering.escape import plain
 from kvv.storage.run_folder import slug, vendor_stored
 from kvv.storage.run_summary import RunSummary
@@ -67,9 +68,7 @@ def write_baseline(folder: Path, baseline: Baseline) -> Path:
 def read_baseline(path: Path) -> Baseline:
     """ConfigError, of one line that names the file, for anything that is no baseline."""
     try:
-        if path.stat().st_size > SIZE_LIMIT:
-            raise ConfigError(f"--baseline: {path} is too large for a baseline")
-        table = json.loads(path.read_text("utf-8"))
+        table = json.loads(read_plain(path, limit=SIZE_LIMIT, follow=True))
         if not isinstance(table, dict) or table.get("kvv_baseline") != FORMAT:
             raise ConfigError(
                 f"--baseline: {path} is no baseline file of format {FORMAT} (`kvv baseline accept` writes one)"

@@ -17,6 +17,7 @@ from kvv.analysis.history import Reading, Unread, as_json, document
 from kvv.analysis.history import history as make_history
 from kvv.cli.verbs.documents import put
 from kvv.planning.config import ConfigError
+from kvv.planning.plain_file import read_plain
 from kvv.rendering.document import Unit
 from kvv.reporting.text import plain
 from kvv.stats.metrics import NEVER_ASKED
@@ -27,6 +28,8 @@ from kvv.storage.snapshot import LISTED_SAMPLES
 from kvv.storage.store import Store, StoreError
 
 REPORT = "report.json"
+#: bytes of one; the largest that is written, of a full run with every finding, has some megabytes
+REPORT_LIMIT = 256 << 20
 #: what of a row's comparability decides whether two nights stand in one series
 WAY = ("data_revision", "sampling", "preset", "judge", "agent", "scorer_version")
 #: in a report's coverage: one shard alone, and cases that were chosen by name
@@ -149,9 +152,11 @@ def history(arguments: argparse.Namespace) -> int:
 def _read(path: Path) -> _Run:
     """ConfigError for a folder that has no report that can be read."""
     try:
-        return _Run.model_validate_json((path / REPORT).read_bytes())
-    except OSError:
+        return _Run.model_validate_json(read_plain(path / REPORT, limit=REPORT_LIMIT))
+    except FileNotFoundError:
         raise ConfigError(f"{path} has no {REPORT}: the run has not ended") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path / REPORT}: cannot be read: {plain(str(error), 160)}") from None
     except ValidationError as error:
         raise ConfigError(f"{path / REPORT}: {plain(error.errors(include_url=False)[0]['msg'], 160)}") from None
 
