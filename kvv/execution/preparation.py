@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, reduce
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from kvv.core import Dataset, Request
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
+from kvv.decision.inputs import OfficialRates
 from kvv.planning.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read_key
 from kvv.planning.interim_plan import check_early_stop
 from kvv.planning.plan import (
@@ -113,6 +114,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
         contract_only=contract_only,
         sandbox=sandbox,
         counted_once=doubles,
+        official=reduce(OfficialRates.plus, (found.header.rules for found in references.values()), OfficialRates()),
     )
 
 
