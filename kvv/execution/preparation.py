@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, reduce
 from glob import escape
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -28,6 +28,7 @@ from kvv.core.lazy import numpy as np
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
+from kvv.decision.inputs import OfficialRates
 from kvv.planning.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read_key
 from kvv.planning.interim_plan import check_early_stop
 from kvv.planning.plan import (
@@ -135,6 +136,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
         contract_only=contract_only,
         sandbox=sandbox,
         counted_once=doubles,
+        official=reduce(OfficialRates.plus, (found.header.rules for found in references.values()), OfficialRates()),
     )
 
 

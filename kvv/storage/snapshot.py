@@ -30,7 +30,7 @@ from kvv.decision import (
 )
 from kvv.decision.features import FeatureRate, failing_features
 from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
-from kvv.decision.inputs import OfficialRates, Workload
+from kvv.decision.inputs import Workload
 from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
@@ -39,7 +39,7 @@ from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.causes import find_causes, with_example
 from kvv.storage.curl import curl_line
 from kvv.storage.failures import Expected, read_feature_requests
-from kvv.storage.run_metadata import RecordedSuite, policy_of, profile_of, recorded_suites, suite_runs
+from kvv.storage.run_metadata import RecordedSuite, official_rates, policy_of, profile_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
 from kvv.storage.view import (
     Asked,
@@ -293,7 +293,7 @@ def _evidence(
         part=_part(meta.get("shard")),
         looks=read_interim_analyses(meta),
         answers=_by_workload(store.answer_counts(), workload),
-        official=OfficialRates(answers=beside.answers, objected=beside.objected),
+        official=official_rates(meta),
         chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
     )
 
