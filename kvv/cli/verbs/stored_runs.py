@@ -148,7 +148,7 @@ def show(arguments: argparse.Namespace) -> int:
 
         return show_findings(arguments)
     if not arguments.case:
-        raise ConfigError("CASE: say which case to show, or with --rule RULE which wire rule's findings")
+        return _show_causes(arguments)
     case_id, _, number = arguments.case.partition("#")
     if number and not number.isdecimal():
         raise ConfigError(f"CASE: wants ID or ID#SAMPLE, got {arguments.case!r}")
@@ -176,6 +176,25 @@ def show(arguments: argparse.Namespace) -> int:
         if stored is None:
             raise ConfigError(f"--export: nothing was asked for {arguments.case}, so that there is nothing to export")
         _export(Path(arguments.export), case, verdict, stored, meta)
+    return 0
+
+
+def _show_causes(arguments: argparse.Namespace) -> int:
+    """`kvv show` alone: what is wrong with the newest run, or the one of --run."""
+    from kvv.reporting import json as report_json
+    from kvv.reporting import text
+    from kvv.storage.snapshot import build_view
+
+    if arguments.export:
+        raise ConfigError("--export: is for one case; say which")
+    with open_run(arguments.run, arguments.out) as (store, folder):
+        view = build_view(store)
+    if arguments.json_output:
+        told = report_json.report(view)
+        print(uncommanding_json(json.dumps({name: told[name] for name in ("run_id", "explained", "causes")}, indent=1)))
+        return 0
+    sys.stdout.write(text.causes(view))
+    sys.stdout.write("".join(f"  {command}\n      {why}\n" for command, why in text.next_commands(view, str(folder))))
     return 0
 
 
@@ -236,10 +255,14 @@ def _lines(
     yield f"  {plain(row.curl, 8000)}"
 
 
+def _needs(names: Sequence[str]) -> str:
+    return f" (set {', '.join(names)} first)" if names else ""
+
+
 def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, meta: dict[str, Any]) -> None:
     """A small folder readable alone: the body as sent, the answer as it came, how to repeat it, a text for an issue."""
     from kvv.cli.verbs.conversation import pictures
-    from kvv.storage.curl import curl_line
+    from kvv.storage.curl import curl_line, variables
     from kvv.storage.snapshot import expected_text, raw_answer
 
     issue = [
@@ -257,7 +280,7 @@ def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, 
             for finding in stored.findings
         ),
         "",
-        "Repeat it with `sh curl.sh` (the key comes from KVV_API_KEY); `response.txt` is what came back.",
+        f"Repeat it with `sh curl.sh`{_needs(variables(meta))}; `response.txt` is what came back.",
     ]
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -265,7 +288,7 @@ def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, 
         for name, data in pictures(stored):
             replace_file(target / name, data)
         replace_file(target / "response.txt", raw_answer(stored), "surrogatepass")
-        replace_file(target / "curl.sh", curl_line(meta["base_url"], stored) + "\n", "replace")
+        replace_file(target / "curl.sh", curl_line(meta, stored) + "\n", "replace")
         replace_file(target / "issue.md", "\n".join(plain(line, 2000) for line in issue) + "\n")
     except OSError as error:
         raise ConfigError(f"--export: cannot write to {target}: {error.strerror or error}") from error

@@ -270,7 +270,7 @@ def _exchange(stored: StoredExchange, meta: Mapping[str, Any], view: str) -> dic
         "answer": said.answer,
         "calls": [(call.name or "", call.arguments) for call in said.tool_calls],
         "error": said.error.message if said.error else "",
-        "curl": curl_line(str(meta.get("base_url", "")), stored),
+        "curl": curl_line(meta, stored),
         "body": _pretty(body) if view == "json" else body,
         "raw": raw_answer(stored)[:TEXT] if view == "json" else "",
         "frames": frames if view == "frames" else [],
@@ -344,7 +344,7 @@ def rule_page(library: Library, run: str, rule: str) -> Page:
                             "data": finding.excerpt
                             if frame is None
                             else frame.data[:2_000].decode("utf-8", "backslashreplace"),
-                            "curl": curl_line(str(meta.get("base_url", "")), stored) if not found else "",
+                            "curl": curl_line(meta, stored) if not found else "",
                         }
                     )
                     break
@@ -511,6 +511,7 @@ def board_page(library: Library, query: Query) -> Page:
         values={
             "rows": rows,
             "columns": board.columns if board else (),
+            "measured": [any(row["values"][at] for row in rows) for at in range(len(board.columns) if board else 0)],
             "sort": sort,
             "only": only,
             "published": board.published if board else (),
