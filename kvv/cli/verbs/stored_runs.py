@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ def report(arguments: argparse.Namespace) -> int:
         raise ConfigError("--format: parquet is binary and of several tables: it needs --to DIR")
     with open_run(arguments.run, arguments.out) as (store, _):
         view = build_view(store)
+        asked = _samples(store, view.run.run_id) if PARQUET in names else []
     if not arguments.to:
         sys.stdout.write(FORMATS[names[0]][1](view))
         return 0
@@ -55,7 +56,7 @@ def report(arguments: argparse.Namespace) -> int:
         target.mkdir(parents=True, exist_ok=True)
         for name in names:
             if name == PARQUET:
-                _write_parquet(target, view)
+                _write_parquet(target, view, asked)
                 continue
             file_name, render = FORMATS[name]
             replace_file(target / file_name, render(view))
@@ -64,10 +65,38 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write_parquet(target: Path, view: RunView) -> None:
+def _samples(store: Store, run_id: str) -> list[dict[str, Any]]:
+    """Every judged sample with what its exchanges took and what was answered."""
+    from kvv.rendering.escape import jsonable
+    from kvv.storage.run_summary_reader import answer_text
+
+    traffic = store.sample_traffic()
+    rows = []
+    for _, case, verdict in store.judged():
+        took = traffic.get((case.id, verdict.sample))
+        row = {
+            "run_id": run_id,
+            "suite": case.suite,
+            "case": case.id,
+            "sample": verdict.sample,
+            "verdict": verdict.outcome.value,
+            "reason": verdict.reason,
+            "truncated": verdict.truncated,
+            "total_ms": took.total_ms if took else None,
+            "ttft_ms": took.first_token_ms if took else None,
+            "prompt_tokens": took.prompt_tokens if took else None,
+            "completion_tokens": took.completion_tokens if took else None,
+            "cost": took.cost if took else None,
+            "answer": answer_text(store, case.id, verdict.sample),
+        }
+        rows.append(jsonable(row))
+    return rows
+
+
+def _write_parquet(target: Path, view: RunView, asked: Sequence[Mapping[str, Any]]) -> None:
     from kvv.reporting import parquet
 
-    for name, content in parquet.render(view).items():
+    for name, content in (parquet.render(view) | {"samples.parquet": parquet.samples(asked)}).items():
         replace_file(target / name, content)
 
 

@@ -63,7 +63,14 @@ def templates() -> Environment:
     sources = {name: source(f"{name}.html.j2", HOME) for name in (*SINGLE, *SEVERAL)} | {
         "macros.html.j2": source("macros.html.j2")
     }
-    filters = {"plain": plain, "block": block, "percent": percent, "tone": tone, "ago": ago, "seconds": seconds}
+    filters: dict[str, Callable[..., Any]] = {
+        "plain": plain,
+        "block": block,
+        "percent": percent,
+        "tone": tone,
+        "ago": ago,
+        "seconds": seconds,
+    }
     return environment(sources, filters)
 
 

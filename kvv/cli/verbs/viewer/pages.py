@@ -148,7 +148,8 @@ def _failed_in(library: Library, run: str) -> Collection[tuple[str, int]]:
 
 def _suites(store: Store, meta: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each planned suite with its counts; what was skipped as a whole comes last."""
-    planned, counts = store.planned_samples(), {}
+    planned = store.planned_samples()
+    counts: dict[str, dict[str, int]] = {}
     for suite, outcome, n in store.outcome_counts():
         counts.setdefault(suite, {})[outcome.value] = n
     found = []
@@ -413,8 +414,8 @@ def compare_page(library: Library, runs: Sequence[str], query: Query) -> Page:
     try:
         found = compare_sides(_sides(library, names), np.random.default_rng(0), allowed=allowed)
     except UnlikeRuns as error:
-        values = {"cards": cards, "names": names, "why": str(error)}
-        return Page(template="unlike", title="Not comparable", values=values)
+        unlike: dict[str, Any] = {"cards": cards, "names": names, "why": str(error)}
+        return Page(template="unlike", title="Not comparable", values=unlike)
     document = compare_document(found)
     return Page(
         template="compare",
