@@ -17,6 +17,7 @@ from kvv.core import Dataset, Surface
 from kvv.decision import SuiteRun
 from kvv.decision.inputs import OfficialRates
 from kvv.decision.interleaved_reference import InterleavedReference
+from kvv.planning.config import read_key
 from kvv.planning.plan import PlannedSuite
 from kvv.planning.published_means import published_means, published_otherwise
 from kvv.planning.run_plan import RunPlan
@@ -46,6 +47,9 @@ def run_meta(job: RunPlan, run_id: str, version: str) -> dict[str, Any]:
         else redact_url(config.base_url)
         if config.base_url
         else "in-process reference endpoint",
+        # names of variables, never what they hold: "" where no key was sent
+        "api_key_env": config.api_key_env if config.base_url and read_key(config.api_key_env, required=False) else "",
+        "header_env": dict(config.header_env),
         "vendor": vendor_of(config.base_url),
         "model": job.model,
         "profile": job.profile.id,
