@@ -20,8 +20,6 @@ from kvv.stats.interval import normal_quantile, t_quantile
 from kvv.stats.rerun import lost_variance, visible_pairs, visible_repeats
 from kvv.stats.special import bdtr, chdtr, nctdtr, ndtr, pdtr
 
-Floats = NDArray[np.float64]
-
 #: the mean score of a reference that is not known before
 EXPECTED_SCORE = 0.9
 if TYPE_CHECKING:
