@@ -54,7 +54,7 @@ def trigram_features(texts: Sequence[str], width: int = FEATURES) -> Floats:
         grams = [text[i : i + 3].encode("utf-8", "surrogatepass") for i in range(max(1, len(text) - 2))]
         np.add.at(row, [crc32(gram) % width for gram in grams], 1.0)
     found = np.sqrt(found)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), dtype=np.float64)
 
 
 def style_test(
