@@ -20,11 +20,13 @@ from kvv.stats.interval import normal_quantile, t_quantile
 from kvv.stats.rerun import lost_variance, visible_pairs, visible_repeats
 from kvv.stats.special import bdtr, chdtr, nctdtr, ndtr, pdtr
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
 #: the mean score of a reference that is not known before
 EXPECTED_SCORE = 0.9
-if TYPE_CHECKING:
-    pass
-
 #: simulated runs of a forecast: its chances are right to half a point
 DRAWS = 4_000
 
