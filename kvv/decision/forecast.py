@@ -8,9 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from kvv.cases.suite import ReferenceRun, declared
+from kvv.core.lazy import numpy as np
 from kvv.decision.benchmark import USUAL_KEYS, WRONG_PASS, reference_scores, too_few
 from kvv.decision.f1 import NULL_RESOLUTION
 from kvv.profiles.policy import Benchmark, BenchmarkMode, Policy

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 
-import numpy as np
-
 from kvv.core import Outcome
+from kvv.core.lazy import numpy as np
 from kvv.stats.two_sample import (
     Floats,
     codes,

@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import bdtr
+from typing import TYPE_CHECKING
 
 from kvv.core import Gate, Outcome
+from kvv.core.lazy import numpy as np
 from kvv.decision.service_levels import SERVICE, LatencyTally, Lost, TimedAnswer
 from kvv.profiles.policy import LatencyMeasure, Policy
 from kvv.rendering.document import Estimate, Unit
 from kvv.stats import t_quantile, wilson
 from kvv.stats.quantiles import quantile
+from kvv.stats.special import bdtr
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 #: first-token times are shown by prompt tokens that were not cached: below each bound, and above the last
 LENGTHS = (4_000, 16_000, 64_000, 256_000)

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from kvv.cases.suite import ReferenceRun
 from kvv.core import Outcome, ReferenceValue, Stat
+from kvv.core.lazy import numpy as np
 from kvv.decision.inputs import Collector
 from kvv.decision.ruling import Ruling, points, size
 from kvv.profiles.policy import Benchmark

@@ -11,14 +11,17 @@ reference without an error that is the exact binomial test. ``bench/verdicts.py`
 from __future__ import annotations
 
 from math import ceil, log2
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.interval import Interval
 from kvv.stats.special import ndtri
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
 
 #: differences are counted in steps of one part of so many: the first of which all are multiples, else rounded to the
 #: last

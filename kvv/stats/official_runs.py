@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kvv.core.lazy import numpy as np
 from kvv.stats.interval import normal_quantile
 from kvv.stats.special import chdtrc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 #: the chance to leave out one of several runs of an unchanged endpoint, and to call runs of one endpoint unlike
 ODD_ALPHA, UNLIKE_ALPHA = 0.002, 0.001

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import bdtr
+from kvv.core.lazy import numpy as np
+from kvv.stats.special import bdtr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import comb
 
-import numpy as np
+from kvv.core.lazy import numpy as np
 
 #: blocks that a p-value is made of, the first ones: more change no decision, and the time grows with their square
 BLOCKS = 100

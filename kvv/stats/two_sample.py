@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-import numpy as np
-from numpy.typing import NDArray
+from kvv.core.lazy import numpy as np
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
 #: permutations are drawn in parts of this size, and no more once this many statistics were as large: the p-value is
 #: large then (Besag and Clifford, Sequential Monte Carlo p-values, Biometrika 1991)
 PART, ENOUGH = 250, 25

@@ -1,4 +1,4 @@
-"""HTTP/1.1 to the endpoints: the only module in kvv/ that imports an HTTP client.
+"""HTTP/1.1 to the endpoints: with `notify.py`, which posts a line, the only module in kvv/ that imports an HTTP client.
 
 aiohttp's own client is used directly: at 64 connections it measured best by far (``bench/clients.py``). Whatever
 the network or the server does becomes a ``Received``; nothing is repaired, followed or sent again here.

@@ -9,14 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from kvv import __version__
 from kvv.cli.flags import flags_of
 from kvv.cli.verbs.documents import put, write
 from kvv.cli.verbs.session import announce
 from kvv.core import Outcome, Role
 from kvv.core.exit_codes import ExitCode
+from kvv.core.lazy import numpy as np
 from kvv.decision.identity import IdentityData, PromptData, forms_p, judge, probe_pairs
 from kvv.execution.executor import check_endpoints, endpoints, reference_target
 from kvv.execution.identity.ask import MAX_TOKENS, PROBE_TOKENS, Asked, Interview, settings_of

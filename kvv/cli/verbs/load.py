@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kvv import __version__
 from kvv.cli.flags import flags_of
 from kvv.cli.options_measured import LOAD_OPTIONS
@@ -19,6 +17,7 @@ from kvv.cli.verbs.documents import put, write
 from kvv.cli.verbs.session import announce
 from kvv.core import Role
 from kvv.core.exit_codes import ExitCode
+from kvv.core.lazy import numpy as np
 from kvv.decision.load import LoadStep, judge
 from kvv.execution.executor import check_endpoints, endpoints, redactor_for, reference_target
 from kvv.execution.load.ladder import Ladder

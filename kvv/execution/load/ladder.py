@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time
 from typing import Any
 
-import numpy as np
-
 from kvv.core import Identity, Level
+from kvv.core.lazy import numpy as np
 from kvv.decision.load import LoadSample, LoadStep
 from kvv.execution.load.mix import LoadRequest, Mix
 from kvv.execution.scheduling.budget import Budget

@@ -15,9 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
-
 from kvv.core import Choice, Observation, Request
+from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.load_config import MIXES, LoadConfig
 from kvv.profiles.profile import Profile

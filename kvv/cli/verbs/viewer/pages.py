@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from kvv.analysis import UnlikeRuns
@@ -28,6 +27,7 @@ from kvv.cli.verbs.leaderboard import published_rows
 from kvv.cli.verbs.viewer.library import Library, NoSuchRun, RunCard
 from kvv.cli.verbs.viewer.samples import Filters, Sample, SamplePage, failed_samples, neighbours, scan
 from kvv.core import Area, Outcome, Verdict
+from kvv.core.lazy import numpy as np
 from kvv.core.usage_error import ConfigError
 from kvv.protocol.rules import RULES
 from kvv.rendering.document import Document, DocumentTable, Section, csv_text, html_sections
