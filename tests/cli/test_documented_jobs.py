@@ -1,12 +1,14 @@
-"""The examples under docs/: YAML that parses, shell that parses, and kvv commands that this command line knows."""
+"""The documentation: YAML that parses, shell that parses, and kvv commands that this command line knows."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,11 @@ from kvv.cli.main import build_parser
 from kvv.planning.shard import parse_shard
 from kvv.profiles.policy import policy_ids
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    str(path.relative_to(ROOT)) for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"))
+)
 JOBS = ["nightly.yml", "shards.yml", "shards-kubernetes.yml"]
 EXAMPLES = [*JOBS, "nightly.sh"]
 
@@ -81,6 +87,48 @@ def test_the_matrix_and_the_indexed_job_ask_for_every_shard_once() -> None:
     assert f"/{job['spec']['completions']} " in script
     assert any("secretKeyRef" in str(entry.get("valueFrom")) for entry in container["env"])
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+@cache
+def parser() -> argparse.ArgumentParser:
+    return build_parser()
+
+
+def written_commands(page: str) -> list[list[str]]:
+    """The kvv commands of a page's shell blocks, and those in running text that have arguments."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exported = {name: value.strip('"') for name, value in re.findall(r"^export (\w+)=(\".*?\")", "".join(blocks), re.M)}
+    running = re.findall(r"`(kvv [a-z]+ [^`]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL))
+    found = []
+    for line in [*"".join(blocks).replace("\\\n", " ").splitlines(), *running]:
+        for name, value in exported.items():
+            line = re.sub(rf"\${name}\b", value, line)
+        if match := re.search(r"(?:^|[ /])kvv (?=[a-z])(.*)", line):
+            found.append(shlex.split(match[1], comments=True))
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_in_a_page_is_one_of_ours(name: str) -> None:
+    page = (ROOT / name).read_text("utf-8")
+    for command in written_commands(page):
+        try:
+            parser().parse_args(command)
+        except (SystemExit, ValueError) as error:
+            pytest.fail(f"{name}: kvv {shlex.join(command)}: {error}")
+    assert set(re.findall(r"`kvv ([a-z0-9]+)`", page)) <= known_verbs()
+
+
+def known_verbs() -> set[str]:
+    return next(set(action.choices) for action in parser()._actions if action.dest == "verb" and action.choices)
+
+
+def test_commands_are_found_in_blocks_and_in_text() -> None:
+    page = '```sh\nexport ASK="--model m"\n.venv/bin/kvv run $ASK   # why\n```\nSee `kvv show --rule ID last`, `kvv`.\n'
+    assert written_commands(page) == [["run", "--model", "m"], ["show", "--rule", "ID", "last"]]
+    assert sum(len(written_commands((ROOT / name).read_text("utf-8"))) for name in PAGES) > 100
+    assert "nightly" in known_verbs()
+    assert "no-such" not in known_verbs()
 
 
 def fake_kvv(folder: Path, code: int) -> dict[str, str]:
