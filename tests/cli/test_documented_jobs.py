@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,9 @@ def test_a_wrong_command_would_be_seen() -> None:
         build_parser().parse_args(command)
 
 
-@pytest.mark.parametrize("name", ["nightly.yml", "shards.yml"])
+@pytest.mark.parametrize("name", ["docs/nightly.yml", "docs/shards.yml", ".github/workflows/release.yml"])
 def test_a_workflow_has_triggers_jobs_and_pinned_actions(name: str) -> None:
-    table: dict[Any, Any] = yaml.safe_load((DOCS / name).read_text("utf-8"))
+    table: dict[Any, Any] = yaml.safe_load((ROOT / name).read_text("utf-8"))
     assert {"name", "jobs", "permissions"} <= set(table)
     # YAML 1.1 reads the key `on` as true
     assert table.get("on", table.get(True))
@@ -71,8 +72,9 @@ def test_a_workflow_has_triggers_jobs_and_pinned_actions(name: str) -> None:
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
             assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"])
-    text = (DOCS / name).read_text("utf-8")
-    assert "${{ secrets.KVV_API_KEY }}" in text
+        assert not any("${{" in step.get("run", "") for step in job["steps"] if "release" in name)
+    text = (ROOT / name).read_text("utf-8")
+    assert ("${{ secrets.KVV_API_KEY }}" in text) == name.startswith("docs/")
     assert "sk-" not in text
 
 
@@ -155,3 +157,50 @@ def test_the_nightly_script_ends_as_the_night_did(tmp_path: Path, code: int) -> 
     assert [call.split()[0] for call in calls] == ["nightly", "prune"]
     assert calls[0].endswith("-q --notify env:KVV_NOTIFY")
     assert "secret" not in "".join(calls)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
+@pytest.mark.parametrize(
+    ("code", "on_inconclusive", "ended"),
+    [(0, "fail", 0), (1, "warn", 1), (3, "fail", 3), (3, "warn", 0), (5, "warn", 0)],
+)
+def test_the_action_ends_as_the_run_did_and_says_so(
+    tmp_path: Path, code: int, on_inconclusive: str, ended: int
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(sys.executable)
+    script = f"""#!/bin/sh
+for word; do printf '%s|' "$word" >> {tmp_path}/calls; done
+mkdir -p reports/A && printf '%s' '{{"headline": "FAIL: 1 of 12\\nexit-code=0"}}' > reports/A/report.json
+exit {code}
+"""
+    (tmp_path / "bin/kvv").write_text(script, "utf-8")
+    (tmp_path / "bin/kvv").chmod(0o755)
+    given = {
+        "INPUT_COMMAND": "run",
+        "INPUT_ARGUMENTS": "--tier smoke --case 'a b*' $(touch x)",
+        "INPUT_MAX_COST": "5",
+        "INPUT_ON_INCONCLUSIVE": on_inconclusive,
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+    }
+    ran = subprocess.run(
+        ["bash", str(ROOT / ".github/action.sh"), str(tmp_path / "bin")],
+        env=os.environ | given,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == ended, ran.stderr
+    assert (tmp_path / "calls").read_text("utf-8") == "run|--tier|smoke|--case|a b*|$(touch|x)|--max-cost|5|"
+    assert (tmp_path / "output").read_text("utf-8") == f"exit-code={code}\nheadline=FAIL: 1 of 12 exit-code=0\n"
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_action_passes_every_input_on_as_a_variable() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    text = (ROOT / "action.yml").read_text("utf-8")
+    assert [name for name in action["inputs"] if f"inputs.{name}" not in text] == []
+    for step in action["runs"]["steps"]:
+        assert "${{" not in step.get("run", "")
+        assert ("run" in step) == ("shell" in step) != ("uses" in step)
