@@ -17,8 +17,14 @@ case "$INPUT_ON_INCONCLUSIVE" in
         ;;
 esac
 # quotes are heeded, nothing is expanded or executed
-mapfile -d '' -t arguments < <("$bin/python" -c 'import os, shlex
-print(end="".join(word + "\0" for word in shlex.split(os.environ["INPUT_ARGUMENTS"])))')
+words=$(mktemp)
+"$bin/python" -c 'import os, shlex
+print(end="".join(word + "\0" for word in shlex.split(os.environ["INPUT_ARGUMENTS"])))' >"$words" 2>/dev/null || {
+    echo "::error title=kvv::the input 'arguments' has a quote without its end"
+    exit 2
+}
+mapfile -d '' -t arguments <"$words"
+rm -f "$words"
 [ -z "$INPUT_MAX_COST" ] || arguments+=(--max-cost "$INPUT_MAX_COST")
 code=0
 started=$("$bin/python" -c 'import time; print(time.time())')

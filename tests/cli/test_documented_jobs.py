@@ -197,6 +197,24 @@ exit {code}
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("INPUT_ARGUMENTS", "--case 'a"), ("INPUT_COMMAND", "serve"), ("INPUT_ON_INCONCLUSIVE", "no")],
+)
+def test_the_action_refuses_inputs_that_it_cannot_read(tmp_path: Path, name: str, value: str) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    given = {"INPUT_COMMAND": "run", "INPUT_ARGUMENTS": "", "INPUT_MAX_COST": "", "INPUT_ON_INCONCLUSIVE": "fail"}
+    ran = subprocess.run(
+        ["bash", str(ROOT / ".github/action.sh"), str(tmp_path)],
+        env=os.environ | given | {name: value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout.count("::error title=kvv::the input")) == (2, 1)
+
+
 def test_the_action_passes_every_input_on_as_a_variable() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     text = (ROOT / "action.yml").read_text("utf-8")
