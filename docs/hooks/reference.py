@@ -11,9 +11,12 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from datetime import date
+from enum import Enum
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from unittest import mock
 
 from pydantic import BaseModel
@@ -49,7 +52,7 @@ TAKES_REASON = {
 def cell(text: object) -> str:
     """Plain text as one cell of a table."""
     plain = " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
-    return re.sub(r"(https?://[^\s;,()]+)", r"<\1>", plain)
+    return re.sub(r":? ?(https?://)([^\s;,()/]+)([^\s;,()]*)", r" [\2](\1\2\3)", plain).strip()
 
 
 def table(heads: list[str], rows: Iterator[list[object]]) -> str:
@@ -75,9 +78,37 @@ def verbs(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, arg
                 yield from verbs(child, f"{name} {verb}")
 
 
-def type_name(annotation: object) -> str:
-    text = getattr(annotation, "__name__", None) if isinstance(annotation, type) else str(annotation)
-    return re.sub(r"(?:[\w]+\.)+(\w+)", r"\1", str(text))
+#: what TOML calls a type
+NAMES = {str: "text", int: "integer", float: "number", bool: "true or false", date: "date", type(None): "absent"}
+
+
+def toml_type(annotation: Any) -> str:
+    """A type in the words of a TOML file: `list of text`, `one of on, off`."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return toml_type(inner[0])
+    if origin is Literal:
+        return "one of " + ", ".join(str(each) or '""' for each in inner)
+    if origin in (Union, UnionType):
+        return " or ".join(toml_type(each) for each in inner if each is not type(None))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"table of {toml_type(inner[1])}"
+    if origin in (tuple, list):
+        return f"list of {toml_type(inner[0])}"
+    if isinstance(annotation, type):
+        if issubclass(annotation, BaseModel):
+            return "table"
+        if issubclass(annotation, Enum):
+            return "one of " + ", ".join(str(each.value) for each in annotation)
+    return NAMES.get(annotation, "any value")
+
+
+def toml_value(value: object) -> str:
+    """A default as TOML has it; what has no default is absent."""
+    if value is None:
+        return "absent"
+    plain = value.value if isinstance(value, Enum) else value
+    return json.dumps(list(plain) if isinstance(plain, tuple) else plain, ensure_ascii=False, default=str)
 
 
 def tables_of(model: type[BaseModel], path: str, seen: set[type[BaseModel]]) -> Iterator[str]:
@@ -89,11 +120,10 @@ def tables_of(model: type[BaseModel], path: str, seen: set[type[BaseModel]]) -> 
     inner: list[tuple[type[BaseModel], str]] = []
     for name, field in model.model_fields.items():
         key = field.alias or name
-        default = "required" if field.is_required() else repr(field.get_default(call_default_factory=True))
         nested = list(models_in(field.annotation))
         inner += [(each, f"{path}.{key}" if path else key) for each in nested]
-        shown = "the defaults below" if nested and not field.is_required() else default
-        rows.append([f"`{key}`", f"`{type_name(field.annotation)}`", f"`{shown}`" if shown == default else shown])
+        default = "" if nested else f"`{toml_value(field.get_default(call_default_factory=True))}`"
+        rows.append([f"`{key}`", toml_type(field.annotation), "required" if field.is_required() else default])
     heading = f"`[{path}]`" if path else "Top level"
     yield f"## {heading}\n\n{described(model)}\n\n{table(['key', 'type', 'default'], iter(rows))}"
     for each, where in inner:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated, Any, Literal
 
 import pytest
 
+from kvv.core import Level
 from kvv.profiles.policy import Waiver, policy_ids
 from kvv.profiles.profile import profile_ids
 from kvv.protocol.rules import RULES
@@ -41,11 +44,32 @@ def test_every_rule_policy_profile_and_verb_has_its_place(reference: ModuleType)
 def test_a_table_of_a_policy_lists_its_keys_and_what_is_required(reference: ModuleType) -> None:
     section = reference.policy_page().split("`[waiver]`")[1].split("\n## ")[0]
     assert [key for key in Waiver.model_fields if f"| `{key}` |" not in section] == []
-    assert "| `expires` | `date` | `required` |" in section
+    assert "| `expires` | date | required |" in section
+    assert "FieldInfo" not in reference.profile_page() + reference.case_file_page()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        (Mapping[str, tuple[str, ...]], "table of list of text"),
+        (Literal["on", "off"] | None, "one of on, off"),
+        (Level, "one of must, should, may"),
+        (Waiver, "table"),
+        (Annotated[float, "bounded"], "number"),
+    ],
+)
+def test_types_have_the_names_that_a_toml_file_has(reference: ModuleType, annotation: Any, shown: str) -> None:
+    assert reference.toml_type(annotation) == shown
+
+
+def test_defaults_are_written_as_in_a_toml_file(reference: ModuleType) -> None:
+    shown = [reference.toml_value(value) for value in (False, None, (), ("a",), {}, Level.MUST)]
+    assert shown == ["false", "absent", "[]", '["a"]', "{}", '"must"']
 
 
 def test_a_cell_cannot_break_its_table_or_hold_markup(reference: ModuleType) -> None:
     assert reference.cell("a|b\n<img>") == "a\\|b &lt;img>"
+    assert reference.cell("RFC 1: https://a.example/x; more") == "RFC 1 [a.example](https://a.example/x); more"
 
 
 def test_the_report_page_has_fields_of_nested_tables(reference: ModuleType) -> None:
