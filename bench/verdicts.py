@@ -1,6 +1,6 @@
 """A/A and power table of the verdict: simulated vendors against the shipped margins.
 
-    python bench/verdicts.py [--quick] [--seed N]
+    python bench/verdicts.py [--quick] [--only TITLE] [--seed N]
 
 Simulated vendors answer questions with fixed success probabilities, fresh draws in every run. OCRBench's are bimodal (a
 beta distribution) and calibrated so that passes of 1,000 questions vary with sd .0027 around .9076, as twenty recorded
@@ -18,16 +18,36 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
+import scipy.stats
 from numpy.typing import NDArray
 
 from kvv.cases.suite import Context, ReferenceRun, Settings, SuiteKind, load_suite
 from kvv.core import Area, Case, Level, Outcome, Stat, Verdict
-from kvv.decision import Collector, DecisionEvidence, InterimAnalysis, SuiteRun, decide, decide_look
+from kvv.decision import (
+    Collector,
+    DecisionEvidence,
+    InterimAnalysis,
+    SuiteRun,
+    decide,
+    decide_look,
+    expected_design,
+    forecast,
+)
+from kvv.decision.benchmark import too_few
 from kvv.planning.interim_plan import InterimPlan, plan_looks
 from kvv.planning.plan import PlannedSuite
-from kvv.profiles.policy import Policy, load_policy
+from kvv.profiles.policy import BenchmarkMode, Policy, load_policy
 from kvv.profiles.profile import load_profile
-from kvv.stats import Design, bca_interval, failing_difference, tango_limits
+from kvv.stats import (
+    Design,
+    bca_interval,
+    clopper_pearson,
+    equal_looks,
+    failing_difference,
+    obrien_fleming,
+    tango_limits,
+)
+from kvv.stats.constrained import mean_p, mean_p_below
 from kvv.stats.interval import ClusterSum, clustered_mean, normal_quantile
 from kvv.stats.metrics import MeanTally, Metric
 from kvv.stats.paired import PairedCase, paired_difference
@@ -248,17 +268,25 @@ def release_suites(rng: np.random.Generator) -> list[Simulated]:
     ]
 
 
+def drawn(suite: Simulated, p: Floats, rng: np.random.Generator) -> Floats:
+    """One run's scores, questions x samples."""
+    return suite.draw(np.repeat(p[:, None], suite.samples, axis=1), rng)
+
+
 def official(suite: Simulated, rng: np.random.Generator) -> list[ReferenceRun]:
-    runs = []
-    for number in range(suite.runs):
-        scores = suite.draw(np.repeat(suite.p[:, None], suite.samples, axis=1), rng)
-        cases = {f"{suite.id}/{i}": [{suite.key: float(x)} for x in row] for i, row in enumerate(scores)}
-        runs.append(ReferenceRun(name=f"official {number}", model="m", cases=cases))
-    return runs
+    return [reference_of(suite, drawn(suite, suite.p, rng), number) for number in range(suite.runs)]
+
+
+def reference_of(suite: Simulated, scores: Floats, number: int = 0) -> ReferenceRun:
+    cases = {f"{suite.id}/{i}": [{suite.key: float(x)} for x in row] for i, row in enumerate(scores)}
+    return ReferenceRun(name=f"official {number}", model="m", cases=cases)
 
 
 def vendor_run(suite: Simulated, p: Floats, rng: np.random.Generator) -> list[tuple[Case, Verdict]]:
-    scores = suite.draw(np.repeat(p[:, None], suite.samples, axis=1), rng)
+    return verdicts_of(suite, drawn(suite, p, rng))
+
+
+def verdicts_of(suite: Simulated, scores: Floats) -> list[tuple[Case, Verdict]]:
     found = []
     for i, row in enumerate(scores):
         name = f"{suite.id}/{i}"
@@ -572,6 +600,307 @@ def regression(rng: np.random.Generator, runs: int) -> list[Row]:
     return rows
 
 
+# --- the error rate of the exact sum ----------------------------------------------------------------
+
+
+def interval(rate: float, runs: int) -> str:
+    """The Monte-Carlo interval of a simulated rate, 95 %."""
+    low, high = clopper_pearson(round(rate * runs), runs).pair
+    return f"{100 * low:.2f} to {100 * high:.2f} %"
+
+
+#: worlds of fresh questions in which a vendor lies exactly at the margin
+WORLDS = ("perfect reference", "every question .9", "loss spread", "questions lost")
+
+
+def cells_of(world: str, margin: float, references: int) -> Floats:
+    """The chances of vendor less mean of ``references``, in steps of one part of so many, from -1 to 1."""
+    share = 0.2
+    p = np.asarray(scipy.stats.beta.ppf((np.arange(4000) + 0.5) / 4000, 0.9 * share, 0.1 * share))
+    if world == "perfect reference":
+        p = np.ones(1)
+    elif world == "every question .9":
+        p = np.full(1, 0.9)
+    lost = margin / float(p.mean())
+    vendor = {"questions lost": [(lost, 0 * p), (1 - lost, p)], "loss spread": [(1.0, p * (1 - lost))]}.get(
+        world, [(1.0, p - margin)]
+    )
+    right = scipy.stats.binom.pmf(np.arange(references + 1)[:, None], references, p)
+    chances = np.zeros(2 * references + 1)
+    for weight, v in vendor:
+        chances[references:] += weight * (right * v).mean(axis=1)[::-1]
+        chances[: references + 1] += weight * (right * (1 - v)).mean(axis=1)[::-1]
+    return chances / chances.sum()
+
+
+def exact_sum(rng: np.random.Generator, runs: int) -> list[Row]:
+    """How often a vendor exactly at the margin passes, by number of questions, margin and references: the worst world.
+
+    Once at the end, and at five looks, passing at the first whose bound is reached.
+    """
+    bounds = obrien_fleming(ALPHA, equal_looks(5))
+    rows = []
+    for references in (1, 2, 3, 5):
+        for margin in (0.02, 0.03, 0.05):
+            for n in (20, 52, 87, 200, 220, 500, 1000, 2000):
+                fixed, looked = {}, {}
+                for world in WORLDS:
+                    fixed[world], looked[world] = _passes(world, n, margin, references, bounds, runs, rng)
+                for title, found in (("at the end", fixed), ("five looks", looked)):
+                    world = max(found, key=lambda name: found[name])
+                    name = f"passes at the margin {margin:g}, n {n}, {references} reference(s), {title}: {world}"
+                    rows.append(at_most(f"{name} ({interval(found[world], runs)})", found[world], 1.2 * ALPHA))
+    return rows
+
+
+def _passes(
+    world: str, n: int, margin: float, references: int, bounds: tuple[float, ...], runs: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    chances = cells_of(world, margin, references)
+    steps = np.arange(-references, references + 1, dtype=np.float64)
+    parts = np.diff([round(n * number / len(bounds)) for number in range(len(bounds) + 1)])
+    counts = np.zeros((runs, len(steps)))
+    passed = np.zeros(runs, dtype=bool)
+    at_end = 0.0
+    for part, bound in zip(parts, bounds, strict=True):
+        counts = counts + rng.multinomial(part, chances, runs)
+        tables, which = np.unique(counts, axis=0, return_inverse=True)
+        p = mean_p(tables, steps, references, -margin)[which.reshape(-1)]
+        passed |= p <= scipy.stats.norm.sf(bound)
+        at_end = float((p <= ALPHA).mean())
+    return at_end, float(passed.mean())
+
+
+# --- what the plan says, and what happens -----------------------------------------------------------
+
+#: questions, samples and groups by tier
+TIERS = {
+    "smoke": {"ocrbench": (10, 1, 10), "mmmu_pro": (4, 1, 4), "aime2025": (2, 32, 2), "beam": (20, 1, 1)},
+    "fixture": {"ocrbench": (22, 1, 22), "mmmu_pro": (20, 1, 20), "swebench": (6, 1, 6), "beam": (40, 1, 2)},
+    "nightly": {
+        "ocrbench": (200, 1, 200),
+        "mmmu_pro": (60, 1, 60),
+        "aime2025": (30, 4, 30),
+        "swebench": (10, 1, 5),
+        "beam": (160, 1, 8),
+    },
+    "full": {
+        "ocrbench": (1000, 1, 1000),
+        "mmmu_pro": (1730, 1, 1730),
+        "aime2025": (30, 32, 30),
+        "swebench": (500, 1, 12),
+        "beam": (700, 1, 35),
+    },
+}
+MEANS = {"ocrbench": 0.89, "mmmu_pro": 0.82, "aime2025": 0.9, "swebench": 0.65, "beam": 0.31}
+
+
+class Decided:
+    """A gate's decisions on single right-or-wrong answers, which depend on the paired table alone. A parity gate's are
+    those of its test; a regression gate is asked once for each table.
+    """
+
+    def __init__(self, policy: Policy, suite: Simulated) -> None:
+        self.policy, self.suite = policy, suite
+        self.known: dict[tuple[int, int, int], Outcome] = {}
+
+    def on(self, vendor: NDArray[np.bool_], reference: NDArray[np.bool_]) -> NDArray[np.object_]:
+        """For runs x questions of both sides."""
+        gained, lost = (vendor & ~reference).sum(axis=1), (~vendor & reference).sum(axis=1)
+        n = vendor.shape[1]
+        entry = self.policy.benchmark_for(self.suite.id, "", primary=True)
+        if entry is not None and entry.mode is BenchmarkMode.PARITY:
+            return by_the_sum(gained, lost, n, entry.margin)
+        both = (vendor & reference).sum(axis=1)
+        if self.suite.id != "swebench":
+            # how much both sides solve enters only where there may be too little to lose
+            both[:] = round(float(np.median(both)))
+            both = np.minimum(both, n - gained - lost)
+        return np.array(
+            [self._one(*(int(x) for x in table), n) for table in zip(both, gained, lost, strict=True)],
+            dtype=object,
+        )
+
+    def _one(self, both: int, gained: int, lost: int, n: int) -> Outcome:
+        if (both, gained, lost) not in self.known:
+            neither = n - both - gained - lost
+            mine = np.repeat([1.0, 1.0, 0.0, 0.0], [both, gained, lost, neither])[:, None]
+            theirs = np.repeat([1.0, 0.0, 1.0, 0.0], [both, gained, lost, neither])[:, None]
+            self.known[both, gained, lost] = scored(self.policy, self.suite, mine, [theirs])
+        return self.known[both, gained, lost]
+
+
+def by_the_sum(gained: Floats, lost: Floats, n: int, margin: float) -> NDArray[np.object_]:
+    """What ``_three_way`` decides of tables without open samples."""
+    tables, which = np.unique(np.stack([lost, n - gained - lost, gained], axis=1), axis=0, return_inverse=True)
+    steps = np.array([-1.0, 0.0, 1.0])
+    passes = mean_p(tables.astype(np.float64), steps, 1, -margin) <= ALPHA
+    fails = mean_p_below(tables.astype(np.float64), steps, 1, -margin) <= ALPHA
+    offered = not too_few(n, margin, ALPHA, single=True)
+    found = np.where(fails, Outcome.FAIL, np.where(passes & offered, Outcome.PASS, Outcome.INCONCLUSIVE))
+    return np.asarray(found[which.reshape(-1)], dtype=object)
+
+
+def scored(policy: Policy, suite: Simulated, vendor: Floats, references: list[Floats]) -> Outcome:
+    """The gate of one suite, decided by the product on these scores (questions x samples)."""
+    verdicts = verdicts_of(suite, vendor)
+    collector = Collector(policy, [SuiteRun(id=suite.id, kind=SuiteKind.BENCHMARK)], date(2026, 1, 1))
+    for case, verdict in verdicts:
+        collector.add(case, verdict)
+    runs = [reference_of(suite, scores, number) for number, scores in enumerate(references)]
+    evidence = DecisionEvidence(references={suite.id: runs})
+    found = decide_look([row_of(suite, verdicts)], collector, evidence, np.random.default_rng(0))
+    return found.gates[0].decision if found.gates else Outcome.SKIP
+
+
+def planned_suite(tier: str, name: str, rng: np.random.Generator) -> tuple[Simulated, Design]:
+    n, samples, clusters = TIERS[tier][name]
+    design = expected_design(name, cases=n, samples=samples, clusters=clusters, references=[]).design
+    p = bimodal(MEANS[name], design.sigma2 if name != "beam" else 0.05, n, rng)
+    return Simulated(
+        id=name,
+        p=p,
+        samples=samples,
+        draw=graded if name == "beam" else binary,
+        key="correct" if name == "aime2025" else "score",
+    ), design
+
+
+def planned(rng: np.random.Generator, runs: int) -> list[Row]:
+    """What ``kvv plan`` says of an identical vendor's chance to pass each gate, against simulated runs of fresh
+    questions.
+    """
+    rows = []
+    for tier, names in TIERS.items():
+        for title in ("smoke", "release", "nightly"):
+            policy = quality_only(title)
+            for name in names:
+                suite, design = planned_suite(tier, name, rng)
+                if name == "beam":
+                    # five rubric points: a fifth of the variance of right or wrong, within conversations of twenty
+                    design = replace(design, sigma2=0.05 / 5)
+                said = next(gate for gate in forecast(policy, {name: design}).gates if gate.suite == name)
+                few = runs if suite.samples == 1 and name != "beam" else max(20, runs // 25)
+                seen = _identical(policy, suite, few, rng)
+                gap = abs(said.pass_chance - seen)
+                # three points, and three Monte-Carlo standard errors where few runs were made
+                room = 0.03 + 3 * (seen * (1 - seen) / few) ** 0.5
+                text = f"tier {tier}, policy {title}, {name}: plan {said.pass_chance:.3f}, simulated {seen:.3f}"
+                rows.append(Row(name=f"{text} ({interval(seen, few)})", measured=gap, asked="<= .03", ok=gap <= room))
+    return rows
+
+
+def _identical(policy: Policy, suite: Simulated, runs: int, rng: np.random.Generator) -> float:
+    """The share of runs of an identical vendor that pass, with other questions in each."""
+    decided, passed, done = Decided(policy, suite), 0, 0
+    mean = float(suite.p.mean())
+    noise = float((suite.p * (1 - suite.p)).mean())
+    while done < runs:
+        many = min(200, runs - done)
+        if suite.samples == 1 and suite.draw is binary:
+            p = bimodal(MEANS[suite.id], _noise(suite), many * len(suite.p), rng).reshape(many, -1)
+            found = decided.on(rng.random(p.shape) < p, rng.random(p.shape) < p)
+            passed += int((found == Outcome.PASS).sum())
+        else:
+            for _ in range(many):
+                p = bimodal(mean, min(noise, 0.9 * mean * (1 - mean)), len(suite.p), rng)
+                one = scored(policy, suite, drawn(suite, p, rng), [drawn(suite, p, rng)])
+                passed += one is Outcome.PASS
+        done += many
+    return passed / runs
+
+
+def _noise(suite: Simulated) -> float:
+    return expected_design(suite.id, cases=len(suite.p), samples=1, clusters=len(suite.p), references=[]).design.sigma2
+
+
+# --- nights ------------------------------------------------------------------------------------------
+
+
+def nights(rng: np.random.Generator, runs: int) -> list[Row]:
+    """So many nights of ``nightly`` with an unchanged vendor, the run and the second measurement of ``--confirm-now``
+    against one baseline; and nights after OCRBench lost 5 points. AIME and BEAM: a tenth as many, drawn again for the
+    others.
+    """
+    policy = quality_only("nightly")
+    first, both, passes = np.zeros(runs, bool), np.zeros(runs, bool), np.ones(runs, bool)
+    rows = []
+    for suite, _ in rerun_suites(rng):
+        one, two = _two_runs(policy, suite, suite.p, runs, rng)
+        fails = one == Outcome.FAIL
+        first |= fails
+        both |= fails & (two == Outcome.FAIL)
+        passes &= one == Outcome.PASS
+        rows.append(shown(f"night: {suite.id} passes an unchanged vendor", float((one == Outcome.PASS).mean())))
+        rows.append(shown(f"night: {suite.id} fails an unchanged vendor", float(fails.mean())))
+        if suite.id == "ocrbench":
+            lost, again = _two_runs(policy, suite, concentrated(suite.p, 0.05, rng), runs, rng)
+            seen = (lost == Outcome.FAIL) & (again == Outcome.FAIL)
+            rows.append(shown("night: OCRBench 5 points worse fails", float((lost == Outcome.FAIL).mean())))
+            rows.append(shown("night: OCRBench 5 points worse fails twice", float(seen.mean())))
+            rows.append(shown("night: OCRBench 5 points worse passes", float((lost == Outcome.PASS).mean())))
+    rates = {"any gate fails": first, "any gate fails and repeats it": both}
+    rows.append(at_least("night: an unchanged vendor passes all five gates", float(passes.mean()), 0.95))
+    for name, found in rates.items():
+        rate = float(found.mean())
+        high = clopper_pearson(int(found.sum()), runs, 0.9).high
+        rows.append(at_most(f"night: {name} ({interval(rate, runs)}), upper 95 % bound", high, 0.013))
+        expected = 70 * 30 * rate
+        bound = 70 * 30 * high
+        rows.append(shown(f"70 endpoints, 30 nights: {name}, alarms expected (at most {bound:.2f})", expected))
+    return rows
+
+
+def releases(rng: np.random.Generator, runs: int) -> list[Row]:
+    """So many runs of ``release`` with an identical vendor, and with one that lost 5 points of OCRBench. AIME and BEAM
+    a tenth as many, tool calls a fiftieth, drawn again for the others.
+    """
+    policy = quality_only("release")
+    rows = []
+    passes, fails = np.ones(runs, bool), np.zeros(runs, bool)
+    for suite in release_suites(rng):
+        if suite.runs > 1:
+            few = [judge(policy, [suite], {}, rng).gates[suite.id] for _ in range(max(20, runs // 50))]
+            one = np.array(few, dtype=object)[rng.integers(0, len(few), runs)]
+        else:
+            one, _ = _two_runs(policy, suite, suite.p, runs, rng)
+        passes &= one == Outcome.PASS
+        fails |= one == Outcome.FAIL
+        rows.append(shown(f"release: {suite.id} passes an identical vendor", float((one == Outcome.PASS).mean())))
+        if suite.id == "ocrbench":
+            for title, lose in (("spread over all questions", spread), ("of whole questions", concentrated)):
+                lost, _ = _two_runs(policy, suite, lose(suite.p, 0.05, rng), runs, rng)
+                rate = float((lost == Outcome.FAIL).mean())
+                rows.append(at_least(f"release: OCRBench 5 points worse fails, {title}", rate, 0.8))
+                rate = float((lost == Outcome.PASS).mean())
+                rows.append(at_most(f"release: OCRBench 5 points worse passes, {title}", rate, 0.0))
+    share = float(passes.mean())
+    rows.append(at_least(f"release: an identical vendor passes every gate ({interval(share, runs)})", share, 0.95))
+    share = float(fails.mean())
+    rows.append(at_most(f"release: any gate fails an identical vendor ({interval(share, runs)})", share, 0.01))
+    return rows
+
+
+def _two_runs(
+    policy: Policy, suite: Simulated, p: Floats, runs: int, rng: np.random.Generator
+) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    """Decisions of two runs a night against one baseline."""
+    if suite.samples == 1 and suite.draw is binary:
+        decided = Decided(policy, suite)
+        parts = []
+        for size in np.diff([*range(0, runs, 1000), runs]):
+            base = rng.random((size, len(p))) < suite.p
+            parts.append([decided.on(rng.random(base.shape) < p, base) for _ in range(2)])
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    found = []
+    for _ in range(max(20, runs // 10)):
+        base = drawn(suite, suite.p, rng)
+        found.append([scored(policy, suite, drawn(suite, p, rng), [base]) for _ in range(2)])
+    again = rng.integers(0, len(found), runs)
+    one, two = (np.array([pair[side] for pair in found], dtype=object)[again] for side in range(2))
+    return one, two
+
+
 def _margin(suite: str) -> float:
     entry = load_policy("release").benchmark_for(suite, "", primary=True)
     if entry is None:
@@ -582,6 +911,7 @@ def _margin(suite: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
+    parser.add_argument("--only", default="", metavar="TITLE", help="the part of this title alone")
     parser.add_argument("--seed", type=int, default=6)
     arguments = parser.parse_args()
     scale = 10 if arguments.quick else 1
@@ -593,7 +923,13 @@ def main() -> int:
         ("whole policy", whole, 200),
         ("nightly policy", nightly, 200),
         ("regression gates", regression, 1000),
+        ("false passes of the exact sum", exact_sum, 10_000),
+        ("what the plan says", planned, 10_000),
+        ("releases", releases, 10_000),
+        ("nights", nights, 10_000),
     ):
+        if arguments.only not in ("", title):
+            continue
         began = time.perf_counter()
         rows = measure(np.random.default_rng([arguments.seed, runs]), runs // scale)
         print(f"\n{title}: {runs // scale} runs, {time.perf_counter() - began:.0f} s")

@@ -55,6 +55,8 @@ class DiscordantCase:
     first_answer: str = ""
     second_answer: str = ""
     expected: str = ""
+    #: of a benchmark's case: the second run's mean less the first's
+    change: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,13 +315,12 @@ def _benchmark_rows(
         ]
         gap = sum(y - x for _, x, y in closed) / len(closed) if closed else 0.0
         if gap:
-            found.append((abs(gap), row.case, closed))
+            found.append((gap, row.case, closed))
     rows = []
-    for _, case_id, closed in sorted(found, key=lambda item: (-item[0], item[1])):
+    for gap, case_id, closed in sorted(found, key=lambda item: (-abs(item[0]), item[1])):
         number = max(closed, key=lambda item: abs(item[2] - item[1]))[0]
-        rows.append(
-            _row(i, j, a, case_id, number, _score([x for _, x, _ in closed]), _score([y for _, _, y in closed]))
-        )
+        row_of = _row(i, j, a, case_id, number, _score([x for _, x, _ in closed]), _score([y for _, _, y in closed]))
+        rows.append(replace(row_of, change=gap))
     return rows
 
 

@@ -87,7 +87,7 @@ def section(lines: Sequence[RuleLine], labels: Sequence[str], title: str = "Pass
         for line in lines
     ]
     table = DocumentTable(name="rules", columns=("rule", "area", "level", *labels, "what it says"), rows=tuple(rows))
-    notes = ("Rules look at every answer, benchmarks included. A must-level rule that is broken fails the contract.",)
+    notes = ("Rules look at every answer, benchmarks included. A must fails by its share of answers.",)
     return Section(title=title, notes=notes, tables=(table,))
 
 

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kvv.analysis.causes import cause_section
+from kvv.analysis.compare import DiscordantCase
 from kvv.analysis.findings import as_data, section
 from kvv.analysis.pairs import PairResult
 from kvv.analysis.regression import AlarmStatus, Drift, FalseAlarms, GateLine, GateResult
 from kvv.core import Outcome
 from kvv.decision.decide import WAIVED
-from kvv.rendering.document import Document, DocumentTable, Estimate, Section, Unit, Value
+from kvv.rendering.document import Document, DocumentTable, Estimate, Excerpt, Section, Unit, Value
 from kvv.rendering.escape import jsonable
 from kvv.reporting import github
 
@@ -26,7 +28,9 @@ _ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outco
 
 
 def document(found: GateResult) -> Document:
-    sections = [_gates(found), *_differences(found), *_contract(found), *_drift(found), *_waivers(found)]
+    causes = cause_section((found.baseline, found.run), SIDES, "What is wrong")
+    sections = [*causes, _gates(found), *_differences(found), *_answers(found), *_contract(found), *_both(found)]
+    sections += [*_drift(found), *_waivers(found)]
     return Document(
         title=headline(found), lead=tuple(_lead(found)), sections=tuple(sections), outcome=found.outcome.value
     )
@@ -168,6 +172,37 @@ def _points(pair: PairResult) -> Estimate:
     return Estimate(value=d.estimate, low=d.interval.low, high=d.interval.high, n=pair.samples, unit=Unit.POINTS)
 
 
+def _answers(found: GateResult) -> list[Section]:
+    """Benchmark cases by name."""
+    sections = []
+    for title, name, rows in (
+        ("Lost since the baseline", "lost", found.lost),
+        ("Gained since the baseline", "gained", found.gained),
+    ):
+        if rows:
+            cells = tuple((row.case, row.first_note, row.second_note) for row in rows[:LISTED])
+            table = DocumentTable(name=name, columns=("case", *SIDES), rows=cells, left_out=max(0, len(rows) - LISTED))
+            sections.append(Section(title=f"{title}: {len(rows)}", tables=(table,)))
+    return sections
+
+
+def _both(found: GateResult) -> list[Section]:
+    """What both runs answered to the cases that are worse, as far as the caller had their stores."""
+    rows = [row for row in (*found.lost, *found.broken) if row.first_answer or row.second_answer]
+    excerpts = tuple(
+        Excerpt(
+            line=f"{row.case}{f'#{row.sample}' if row.sample else ''}: {row.first_note}, now {row.second_note}",
+            texts=(
+                *((("expected", row.expected),) if row.expected else ()),
+                ("the baseline answered", row.first_answer or "(its answers are not here)"),
+                ("the run answered", row.second_answer or "(nothing stored)"),
+            ),
+        )
+        for row in rows
+    )
+    return [Section(title="Both answers", excerpts=excerpts)] if excerpts else []
+
+
 def _contract(found: GateResult) -> list[Section]:
     sections = []
     for title, rows in (
@@ -280,6 +315,8 @@ def as_json(found: GateResult, *, code: int) -> str:
             }
             for d in found.drift
         ],
+        "lost": [_changed(row) for row in found.lost],
+        "gained": [_changed(row) for row in found.gained],
         "broken": [{"case": row.case, "baseline": row.first_note, "run": row.second_note} for row in found.broken],
         "mended": [{"case": row.case, "baseline": row.first_note, "run": row.second_note} for row in found.mended],
         "rules": as_data(found.rules, SIDES),
@@ -325,3 +362,7 @@ def workflow_commands(found: GateResult) -> str:
         (f"waiver {w.state}", f"{w.case} ({w.owner}, {w.expires})") for w in found.waivers if w.state != "used"
     ]
     return github.commands(errors=errors, warnings=warnings, notices=notices)
+
+
+def _changed(row: DiscordantCase) -> dict[str, Any]:
+    return {"case": row.case, "baseline": row.first_note, "run": row.second_note, "change": row.change}

@@ -92,7 +92,8 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """``broken`` are contract cases that the baseline kept and the run breaks, ``mended`` the reverse; ``rules`` are
+    """``broken`` are contract cases that the baseline kept and the run breaks, ``mended`` the reverse; ``lost`` are
+    benchmark cases on which the run is worse, ``gained`` those on which it is better; ``rules`` are
     passive rules on which (baseline, run) differ. ``confirmation`` is None where nobody
     asked for one, or there was no alarm to measure again."""
 
@@ -110,6 +111,8 @@ class GateResult:
     false_alarms: FalseAlarms
     outcome: Outcome
     confirmation: Confirmation | None = None
+    lost: tuple[DiscordantCase, ...] = ()
+    gained: tuple[DiscordantCase, ...] = ()
     differences: tuple[PairResult, ...] = ()
     rules: tuple[RuleLine, ...] = ()
 
@@ -232,3 +235,11 @@ def contract_changes(found: Comparison) -> tuple[list[DiscordantCase], list[Disc
     broken = [row for row in rows if row.first_note.startswith("passes") and row.second_note.startswith("fails")]
     mended = [row for row in rows if row.first_note.startswith("fails") and row.second_note.startswith("passes")]
     return broken, mended
+
+
+def answer_changes(found: Comparison) -> tuple[list[DiscordantCase], list[DiscordantCase]]:
+    """Of a comparison (baseline, run): benchmark cases that are worse now, and those that are better; the largest
+    change first.
+    """
+    rows = sorted((row for row in found.discordant if row.change), key=lambda row: -abs(row.change))
+    return [row for row in rows if row.change < 0], [row for row in rows if row.change > 0]

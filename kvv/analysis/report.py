@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kvv.analysis.causes import cause_section
 from kvv.analysis.compare import Comparison, DiscordantCase, label
 from kvv.analysis.findings import as_data, contract_groups, contract_words, list_broken, rule_lines, section, who_fails
 from kvv.analysis.pairs import PairResult, outcome_of
@@ -31,7 +32,16 @@ def document(found: Comparison, names: Sequence[str] = (), prices: Mapping[str, 
     at all sides together, by suite, where known.
     """
     names = names or [label(i) for i in range(len(found.sides))]
-    sections = [_runs(found), *_quality(found), *_contract(found), *_rules(found), _beside(found.sides), *_cases(found)]
+    causes = cause_section(found.sides, [label(i) for i in range(len(found.sides))], "What is wrong")
+    sections = [
+        *causes,
+        _runs(found),
+        *_quality(found),
+        *_contract(found),
+        *_rules(found),
+        _beside(found.sides),
+        *_cases(found),
+    ]
     title = f"{len(found.sides)} runs compared: {_headline(found, names, prices or {})}"
     return Document(title=title, lead=tuple(_lead(found)), sections=tuple(sections))
 

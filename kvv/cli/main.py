@@ -46,6 +46,14 @@ def build_parser() -> Parser:
     add_run_options(run)
     check = verbs.add_parser("check", help="contract suites only: minutes, exact, no data sets")
     add_run_options(check)
+    for one in (run, check):
+        one.add_argument(
+            "--last-failed",
+            nargs="?",
+            const="last",
+            metavar="RUN",
+            help="(experimental) ask only what failed in that run (default: the newest), with its own settings",
+        )
     plan = verbs.add_parser("plan", help="what a run would ask and cost; sends nothing")
     add_run_options(plan)
 
@@ -94,7 +102,10 @@ def build_parser() -> Parser:
         "show", help="one case: requirement, request, answer, expected value; or what a wire rule objected to"
     )
     show.add_argument(
-        "case", nargs="?", metavar="CASE", help="a case id, with #SAMPLE for a repeat; with --rule, the run"
+        "case",
+        nargs="?",
+        metavar="CASE",
+        help="a case id, with #SAMPLE for a repeat; with --rule, the run; without it, what is wrong with the run",
     )
     show.add_argument(
         "--rule",
@@ -113,10 +124,14 @@ def build_parser() -> Parser:
     view.add_argument("--export", metavar="OUT", help="write a static site there; its index is the board")
     view.add_argument("--out", metavar="DIR", help="where run folders lie (default: reports/)")
     view.add_argument("--public", action="store_true", help="--export: no addresses, no requests, no answers")
-    listing = verbs.add_parser("list", help="cases, suites, rules, faults, profiles, policies")
+    listing = verbs.add_parser("list", help="runs, cases, suites, rules, faults, profiles, policies")
     listing.add_argument(
-        "what", nargs="?", default="suites", choices=("suites", "cases", "rules", "faults", "profiles", "policies")
+        "what",
+        nargs="?",
+        default="suites",
+        choices=("suites", "cases", "rules", "faults", "profiles", "policies", "runs"),
     )
+    listing.add_argument("--out", metavar="DIR", help="for runs: where their folders lie (default: reports/)")
     listing.add_argument("--profile", default="kimi-k3", help="for cases: the profile they are made for")
     listing.add_argument("--surface", default="vendor")
     listing.add_argument("--json", dest="json_output", action="store_true")
@@ -143,6 +158,7 @@ def build_parser() -> Parser:
     serve.add_argument("--seed", type=int, default=0)
     serve.add_argument("--ttft-ms", type=float, default=0.0)
     serve.add_argument("--itl-ms", type=float, default=0.0)
+    serve.add_argument("--stamp", action="store_true", help="keep the times of each answer for GET /kvv/times")
     serve.add_argument(
         "--fault",
         action="append",

@@ -228,6 +228,13 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--stream", action=argparse.BooleanOptionalAction, default=None, help="stream benchmark answers (default: on)"
     )
+    group.add_argument(
+        "--discreet",
+        action="store_true",
+        default=None,
+        help="experimental: look like ordinary traffic: kvv named in no header, control requests in varied words,"
+        " suites mixed",
+    )
 
 
 def add_limit_options(parser: argparse.ArgumentParser) -> None:

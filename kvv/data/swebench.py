@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kvv.core.toml_text import TomlError, parse_toml
 from kvv.data.local import Row, read_path
 from kvv.data.spec import DataError, DatasetSpec, one_line
 
@@ -148,8 +148,8 @@ def _tests(folder: Path) -> dict[str, str]:
 
 def _toml(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(_text(path))
+    except TomlError as error:
         raise DataError(f"{path}: {error}") from error
 
 

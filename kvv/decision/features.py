@@ -222,8 +222,16 @@ def _order(request: FeatureRequest) -> tuple[str, str]:
 
 
 def _blocks(stratum: Sequence[_Marked]) -> Iterator[Block]:
+    """Failures with the feature that follow one another with nothing between are one: a short outage may make several,
+    where nearly all that is asked at that time has the feature.
+    """
     for first in range(0, len(stratum), BLOCK):
-        block = stratum[first : first + BLOCK]
+        raw = stratum[first : first + BLOCK]
+        block = [
+            (one, has)
+            for at, (one, has) in enumerate(raw)
+            if not (has and one.failure and at and raw[at - 1][1] and raw[at - 1][0].failure)
+        ]
         yield Block(
             n=len(block),
             hits=sum(bool(one.failure) for one, _ in block),

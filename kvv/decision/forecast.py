@@ -268,10 +268,13 @@ def _f1_sd(prompts: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """``observed``: the scatter is that of the official runs given, and no assumption."""
+    """``observed``: the scatter is that of the official runs given, no assumption. ``ratio``: its standard deviation
+    over the one assumed without them, 1 where it is assumed.
+    """
 
     design: Design
     observed: bool
+    ratio: float = 1.0
 
 
 def expected_design(
@@ -294,7 +297,8 @@ def expected_design(
         clusters=0 if exact else clusters,
         reached=sum(score.mean for score in found) / len(found) if found else None,
     )
-    return Expected(design=design, observed=bool(repeated))
+    ratio = math.sqrt(spread / declared(suite).spread)
+    return Expected(design=design, observed=bool(repeated), ratio=ratio)
 
 
 def _key(references: Sequence[ReferenceRun]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 
@@ -110,6 +111,32 @@ def forms_p(forms: Sequence[tuple[Sequence[str], Sequence[str]]], generator: np.
         return None
     kernels = _kernels([[*first, *second] for first, second in both])
     return mmd_test(kernels, [len(first) for first, _ in both], generator, PERMUTATIONS).p
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePairs:
+    """Small tasks as harnesses put them and rewritten, of those of which both were answered. ``p``: the chance that so
+    many of the unlike pairs favour the recognisable form (sign test, one-sided).
+    """
+
+    recognisable: int
+    rewritten: int
+    n: int
+    p: float
+
+
+def probe_pairs(pairs: Sequence[Sequence[bool | None]]) -> ProbePairs:
+    both = [(first, second) for first, second in pairs if first is not None and second is not None]
+    better = sum(first and not second for first, second in both)
+    worse = sum(second and not first for first, second in both)
+    unlike = better + worse
+    p = sum(comb(unlike, k) for k in range(better, unlike + 1)) / 2**unlike
+    return ProbePairs(
+        recognisable=sum(bool(first) for first, _ in both),
+        rewritten=sum(bool(second) for _, second in both),
+        n=len(both),
+        p=p,
+    )
 
 
 def _sentence(outcome: Outcome, p: float, official_p: float | None) -> str:

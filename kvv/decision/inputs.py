@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from kvv.cases.suite import ReferenceRun, SuiteKind
 from kvv.core import Area, Case, Finding, FindingKind, Level, Outcome, ReferenceValue, Stat, Verdict
@@ -44,8 +47,15 @@ class Workload(StrEnum):
 class OfficialRates:
     """Of ``answers`` of the official endpoint to benchmark questions, how many each rule objected to."""
 
-    answers: int = 0
-    objected: Mapping[str, int] = field(default_factory=dict)
+    answers: Annotated[int, Field(ge=0, strict=True)] = 0
+    objected: Mapping[str, Annotated[int, Field(ge=0, strict=True)]] = field(default_factory=dict)
+
+    def plus(self, other: OfficialRates) -> OfficialRates:
+        rules = {*self.objected, *other.objected}
+        return OfficialRates(
+            answers=self.answers + other.answers,
+            objected={rule: self.objected.get(rule, 0) + other.objected.get(rule, 0) for rule in sorted(rules)},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ def _beside_official(
     """What the model does anyway is no vendor's fault: more of it than at the official endpoint is."""
     if workload is Workload.CONTRACT or official.answers < LEAST_OFFICIAL:
         return Outcome.SKIP, "shown only: no official rate to compare with"
-    theirs = official.objected.get(rule, 0)
+    theirs = min(official.objected.get(rule, 0), official.answers)
     share = theirs / official.answers
     block = Block(n=answers + official.answers, hits=objected + theirs, group=answers, group_hits=objected)
     worse = exact_lower(objected, answers, CONFIDENCE) > share + policy.rules.model

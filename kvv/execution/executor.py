@@ -24,7 +24,7 @@ from kvv.execution.scheduling.stages import Source
 from kvv.execution.scheduling.work import Stop, Work
 from kvv.execution.workers import Workers
 from kvv.planning.config import USUAL_KEYS, ConfigError, read_key
-from kvv.planning.plan import PlannedSuite, in_order
+from kvv.planning.plan import PlannedSuite, in_order, interleaved
 from kvv.planning.run_plan import RunPlan
 from kvv.protocol.classify import LIVENESS, Classification, assess
 from kvv.protocol.reader import ReadLimits, Received
@@ -281,7 +281,8 @@ class Executor:
         planned = [item for item in self._planned.values() if item.suite.kind is kind]
         if kind is SuiteKind.BENCHMARK and self._early.on:
             return self._early.stages(planned, self._works_of)
-        return self._works_of(in_order(planned, lambda suite: generator_for(self._job.config.seed, suite)))
+        order = interleaved if self._job.config.discreet else in_order
+        return self._works_of(order(planned, lambda suite: generator_for(self._job.config.seed, suite)))
 
     def _works_of(self, samples: Iterable[tuple[PlannedSuite, Case]]) -> Iterator[Work]:
         """Those of the samples that are still to be concluded."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from kvv.cases.suite import SuiteKind
 from kvv.core import Case, Outcome, Surface, Verdict
 from kvv.decision.interleaved_reference import InterleavedReference, Part
+from kvv.decision.rule_rates import MODEL
 from kvv.decision.upstreams import find_mixed
 from kvv.execution.preparation import prepare
 from kvv.planning.config import ConfigError, RunConfig
@@ -142,7 +143,8 @@ def adopt(store: Store, reference: Store) -> None:
 def _objected(reference: Store) -> dict[str, int]:
     objected: Counter[str] = Counter()
     for group in reference.finding_groups():
-        objected[group.rule] += group.exchanges
+        if group.rule.startswith(MODEL):
+            objected[group.rule] += group.exchanges
     return dict(objected)
 
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, reduce
 from glob import escape
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -28,6 +28,7 @@ from kvv.core.lazy import numpy as np
 from kvv.data import DataError
 from kvv.data import load as load_data
 from kvv.data.merges import read_merges, read_tokenizer_json
+from kvv.decision.inputs import OfficialRates
 from kvv.planning.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read_key
 from kvv.planning.interim_plan import check_early_stop
 from kvv.planning.plan import (
@@ -62,6 +63,15 @@ from kvv.storage.references import (
 FIXTURE_MODEL = "kimi-k3"
 #: KVV's defaults for the judge of BEAM
 JUDGE_TEMPERATURE, JUDGE_MAX_TOKENS = 0.3, 16_384
+#: how anybody may begin: a control request whose wording does not matter, in a discreet run
+SMALL_TALK = (
+    "Good morning! How are you?",
+    "What is the capital of Portugal?",
+    "Give me a synonym of quick.",
+    "How many days does a leap year have?",
+    "Say something nice about tea.",
+    "Translate 'thank you' into Italian.",
+)
 #: the value of --data that asks for the shipped fixtures
 FIXTURE = "fixture"
 #: the policy that judges a tier, where none is named
@@ -126,6 +136,7 @@ def prepare(config: RunConfig, *, contract_only: bool = False, load: Loader | No
         contract_only=contract_only,
         sandbox=sandbox,
         counted_once=doubles,
+        official=reduce(OfficialRates.plus, (found.header.rules for found in references.values()), OfficialRates()),
     )
 
 
@@ -192,10 +203,12 @@ def guard_amount(*jobs: RunPlan, tokens: float, cost: float, prices: str = "--pr
 
 
 def control_request(job: RunPlan) -> Request:
-    """The simplest valid request: it tells whether anybody is there."""
+    """The simplest valid request: it tells whether anybody is there. A discreet run asks it in words of its own."""
+    plain = "Reply with exactly: ready"
+    prompt = str(generator_for(job.config.seed, LIVENESS).choice(SMALL_TALK)) if job.config.discreet else plain
     body = {
         "model": job.model,
-        "messages": [{"role": "user", "content": "Reply with exactly: ready"}],
+        "messages": [{"role": "user", "content": prompt}],
         "max_tokens": 16,
     }
     return Request(body={**body, **job.config.extra_body}, purpose=LIVENESS)

@@ -1,4 +1,4 @@
-"""The HTTP surface: POST /v1/chat/completions, GET /v1/models, GET /kvv/stats."""
+"""The HTTP surface: POST /v1/chat/completions, GET /v1/models, GET /kvv/stats, GET /kvv/times."""
 
 import asyncio
 import hmac
@@ -53,6 +53,9 @@ def _other_routes(engine: MockEngine) -> Starlette:
     async def stats(_request: Request) -> Response:
         return _json(engine.stats.snapshot())
 
+    async def times(_request: Request) -> Response:
+        return _json(engine.stamps)
+
     async def not_found(request: Request, _error_: Exception) -> Response:
         return _error(
             engine,
@@ -68,6 +71,7 @@ def _other_routes(engine: MockEngine) -> Starlette:
             Route("/v1/models", models, methods=["GET"]),
             Route("/v1/models/{name:path}", model, methods=["GET"]),
             Route("/kvv/stats", stats, methods=["GET"]),
+            Route("/kvv/times", times, methods=["GET"]),
         ],
         exception_handlers={404: not_found, 405: wrong_method},
     )
@@ -130,6 +134,8 @@ class Chat:
             finally:
                 if not delivered:
                     self._engine.undelivered(outcome)
+                elif self._engine.config.stamp:
+                    self._engine.stamps[dict(outcome.reply.headers).get("x-request-id", "")] = sending.handed
         finally:
             self._engine.active -= 1
 

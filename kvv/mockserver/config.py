@@ -41,6 +41,7 @@ class MockConfig:
     """Everything that decides what the endpoint answers; two servers with equal configurations answer alike.
 
     ``faults`` holds ids of the catalogue (``B19``), with variations (``B19:stream+1in4``), or ``quirk:NAME``.
+    ``stamp``: the times of each answer are kept (GET /kvv/times), for those who measure a client.
     ``gateway_timeout_s`` is the limit that the fault I11 imposes, in seconds.
     """
 
@@ -57,3 +58,4 @@ class MockConfig:
     context_window: int = 1_048_576
     api_key: str | None = None
     gateway_timeout_s: float = 60.0
+    stamp: bool = False

@@ -47,6 +47,8 @@ class MockEngine:
         self.variant = VARIANTS[config.variant]
         self.stats = Stats()
         self.active = 0
+        #: by the answer's id: when its first two parts and its last were handed over, where that is asked for
+        self.stamps: dict[str, list[float]] = {}
         self._selected = select(config.faults, catalogue.ALL)
         self.dwell_s = max((selected.fault.dwell_s for selected in self._selected), default=0.0)
         self._key = AnswerKey(config.answers)

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from kvv.mockserver.wire import Abort, Hang, Headers, HttpReply, Wait
 
 _FLUSH_BYTES = 32_768
 _LONG_WAIT = 0.05
+_STAMPS = 2
 # Finds the transport of a connection; None once it is gone.
 Transports = Callable[[Scope], asyncio.Transport | None]
 
@@ -29,6 +31,8 @@ class Sending:
         self._gone: asyncio.Task[None] | None = None
         self._due: float | None = None
         self._started = False
+        #: when the first parts of the body were handed over, and the last (``time.perf_counter``)
+        self.handed: list[float] = []
 
     async def run(self, reply: HttpReply, before_last: Callable[[], None]) -> bool:
         """Send a reply. ``before_last`` is called just before its last bytes go out: whoever has read them then finds
@@ -75,6 +79,7 @@ class Sending:
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def _flush(self, buffer: bytearray) -> None:
+        self._stamp()
         await self._send({"type": "http.response.body", "body": bytes(buffer), "more_body": True})
         buffer.clear()
 
@@ -84,7 +89,12 @@ class Sending:
             if not any(name == "content-length" for name, _ in headers):
                 headers = (*headers, ("content-length", str(len(buffer))))
             await self._start(reply.status, headers)
+        self._stamp()
         await self._send({"type": "http.response.body", "body": bytes(buffer), "more_body": False})
+
+    def _stamp(self) -> None:
+        del self.handed[_STAMPS:]
+        self.handed.append(time.perf_counter())
 
     async def _break_off(self, reply: HttpReply, buffer: bytearray, how: Abort | Hang) -> None:
         """Send what there is (nothing at all if there is nothing), then reset, close, or wait for the client to go."""

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kvv.core import Surface
+from kvv.core.toml_text import parse_toml
 from kvv.core.usage_error import ConfigError as ConfigError
 from kvv.core.usage_error import text_problem
 from kvv.planning.plain_file import read_plain
@@ -394,10 +394,8 @@ def _read_text(path: Path) -> str:
 
 def _parsed_toml(path: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ConfigError(f"{path.name}: is nested too deep") from None
-    except ValueError as error:  # TOMLDecodeError, and an integer of five thousand digits
+        return parse_toml(text)
+    except ValueError as error:  # TomlError, and an integer of five thousand digits
         raise ConfigError(f"{path.name}: {error}") from error
 
 

@@ -321,6 +321,31 @@ def in_order(
             yield from ((item, case) for case in sorted(item.cases, key=lambda case: case.risk))
 
 
+def interleaved(
+    planned: Sequence[PlannedSuite], generator_for: Callable[[str], np.random.Generator]
+) -> Iterator[tuple[PlannedSuite, Case]]:
+    """The same samples, suites mixed by chance: no run of alike requests gives a benchmark away. Each suite keeps its
+    order, a block stays whole, and risky cases still come last.
+    """
+    generator = generator_for("interleaved")
+    safe = [replace(item, cases=[case for case in item.cases if not case.risk]) for item in planned]
+    lanes = [in_order([item], generator_for) for item in safe]
+    waiting = [next(lane, None) for lane in lanes]
+    left = [float(sum(item.samples.get(case.id, 1) for case in item.cases)) for item in safe]
+    while any(waiting):
+        weights = np.array([count if one else 0.0 for count, one in zip(left, waiting, strict=True)])
+        chosen = int(generator.choice(len(lanes), p=weights / weights.sum()))
+        while (found := waiting[chosen]) is not None:
+            yield planned[chosen], found[1]
+            waiting[chosen], left[chosen] = next(lanes[chosen], None), max(1.0, left[chosen] - 1)
+            block, following = found[1].inputs.get("block"), waiting[chosen]
+            if block is None or following is None or following[1].inputs.get("block") != block:
+                break
+    for item, case in in_order(planned, generator_for):
+        if case.risk:
+            yield item, case
+
+
 def _rounds(item: PlannedSuite, generator: np.random.Generator) -> Iterator[Case]:
     for number in range(max(item.samples.values(), default=0)):
         for case in permute([case for case in item.cases if item.samples[case.id] > number], generator):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kvv.decision.inputs import OfficialRates
 from kvv.planning.config import RunConfig
 from kvv.planning.plan import Plan
 from kvv.profiles.policy import Policy
@@ -30,6 +31,8 @@ class RunPlan:
     sandbox: str = ""
     #: sentences on references that were given twice
     counted_once: tuple[str, ...] = ()
+    #: how often rules about the model itself objected in the references
+    official: OfficialRates = field(default_factory=OfficialRates)
 
     @property
     def prices(self) -> Prices | None:

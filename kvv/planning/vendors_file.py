@@ -17,7 +17,6 @@ Everything else (suites, data, tier, seed, bounds, judge) comes from the command
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from kvv.cases.suite import SuiteKind, declared
 from kvv.core import Surface
+from kvv.core.toml_text import parse_toml
 from kvv.core.usage_error import text_problem
 from kvv.planning.config import NO_KEY, ConfigError, Money, RunConfig, VariableName, read_key, revise
 
@@ -95,10 +95,8 @@ def read_vendors(path: Path, config: RunConfig, *, least: int = 2, most: int = M
     """
     text = _text(path)
     try:
-        table = tomllib.loads(text)
-    except RecursionError:
-        raise ConfigError(f"{path}: is nested too deep") from None
-    except ValueError as error:  # TOMLDecodeError, which names the line, and an integer of five thousand digits
+        table = parse_toml(text)
+    except ValueError as error:  # TomlError, which names the line, and an integer of five thousand digits
         raise ConfigError(f"{path}: {error}") from None
     place = _Places(path, text, table)
     try:

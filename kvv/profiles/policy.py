@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
@@ -20,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kvv.core import Area, Level
+from kvv.core.toml_text import TomlError, parse_toml
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
@@ -303,8 +303,8 @@ def parse_waivers(text: str, origin: str) -> Sequence[Waiver]:
 
 def _toml(text: str, origin: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except TomlError as error:
         raise PolicyError(f"{origin}: {_clean(str(error))}") from None
 
 

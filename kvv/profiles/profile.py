@@ -13,7 +13,6 @@ relatives (``OWN``) is never inherited.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from functools import cache
@@ -25,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kvv.core import Level, Surface
 from kvv.core.plugins import PROFILES, find_entry_points, folder_of
+from kvv.core.toml_text import TomlError, parse_toml
 from kvv.profiles.names import begins_alike, length_of_match
 
 #: the mode that sends no switch
@@ -426,6 +426,8 @@ def parse_profile(
         if unknown := set(overrides) - {each.value for each in Surface}:
             raise ProfileError(f"{origin}: surface: unknown surface {sorted(unknown)[0]!r:.60}")
         return Profile.model_validate({**_merge(table, own), "id": profile_id, "surface": surface})
+    except TomlError as error:
+        raise ProfileError(f"{origin}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
@@ -437,8 +439,8 @@ def _inherit(
 ) -> dict[str, Any]:
     """The file's table over the tables of all that it extends."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = parse_toml(text)
+    except TomlError as error:
         raise ProfileError(f"{origin}: {error}") from None
     if "extends" not in table:
         return table

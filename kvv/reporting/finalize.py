@@ -13,6 +13,8 @@ from typing import Any
 
 from kvv.cases.suite import Result, SuiteKind
 from kvv.core.exit_codes import ExitCode
+from kvv.decision.inputs import OfficialRates, Workload
+from kvv.decision.rule_rates import MODEL
 from kvv.execution.executor import RunEnding
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.interim_plan import stopped_suites
@@ -211,6 +213,21 @@ def write_as_reference(path: Path, store: Store, view: RunView) -> list[Written]
         source_sha256=meta.get("source_sha256", ""),
         results_sha256=store.results_digest(),
         data_sha256=digests,
+        rules=_model_rules(store, view),
         asked={} if meta.get("imported") else {entry["id"]: _asked(entry, store) for entry in meta["suites"]},
     )
     return write_reference(path, header, pairs)
+
+
+def _model_rules(store: Store, view: RunView) -> OfficialRates:
+    """What the model itself did in its benchmark answers."""
+    objected = {
+        one.finding.rule: sum(rate.objected for rate in one.rates if rate.workload is not Workload.CONTRACT)
+        for one in view.decision.weighed
+        if one.finding.rule.startswith(MODEL)
+    }
+    counts = store.answer_counts()
+    return OfficialRates(
+        answers=sum(counts.get(suite, 0) for suite in view.benchmarks),
+        objected={rule: count for rule, count in objected.items() if count},
+    )

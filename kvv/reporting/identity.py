@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvv.decision.identity import ALPHA, IdentityResult
+from kvv.decision.identity import ALPHA, IdentityResult, ProbePairs
 from kvv.rendering.document import Document, DocumentTable, Excerpt, Section, Value
 from kvv.rendering.escape import jsonable
 
@@ -23,6 +23,7 @@ class IdentityReport:
     title: str
     result: IdentityResult
     form_p: float | None
+    probes: ProbePairs
     notes: Sequence[str]
     rules: Mapping[str, int]
     facts: Mapping[str, Any]
@@ -33,7 +34,7 @@ class IdentityReport:
 
     @property
     def recognised(self) -> bool:
-        return self.form_p is not None and self.form_p < ALPHA
+        return (self.form_p is not None and self.form_p < ALPHA) or self.probes.p < ALPHA
 
 
 def document(report: IdentityReport) -> Document:
@@ -54,16 +55,7 @@ def document(report: IdentityReport) -> Document:
             tables=(DocumentTable(name="looks", columns=columns, rows=tuple(rows)),),
         )
     ]
-    if report.recognised:
-        sections.append(
-            Section(
-                title="Requests that name kvv are answered differently",
-                notes=(
-                    f"The same prompts, half of them sent with kvv's user agent, half without: p {report.form_p:.2g}."
-                    " Benchmarks of this endpoint may not show what its users get; run them with --discreet.",
-                ),
-            )
-        )
+    sections.append(_recognised(report))
     if result.repeated:
         sections.append(
             Section(
@@ -80,6 +72,21 @@ def document(report: IdentityReport) -> Document:
         table = DocumentTable(name="rules", columns=("wire rule", "answers"), rows=wire)
         sections.append(Section(title="Wire rules of level must that objected", tables=(table,)))
     return Document(title=report.headline, lead=(report.title,), sections=tuple(sections), outcome=result.outcome.value)
+
+
+def _recognised(report: IdentityReport) -> Section:
+    """Whether requests that look like a harness's are answered differently."""
+    probes = report.probes
+    notes = [
+        f"Small tasks as harnesses put them: {probes.recognisable} of {probes.n} right; rewritten:"
+        f" {probes.rewritten} of {probes.n} (p {probes.p:.2g})."
+    ]
+    if report.form_p is not None:
+        notes.append(f"The same prompts with and without kvv's user agent: p {report.form_p:.2g}.")
+    if report.recognised:
+        notes.append("Benchmarks of this endpoint may not show what its users get; run them with --discreet.")
+    title = "Requests that look like a harness's are answered " + ("differently" if report.recognised else "alike")
+    return Section(title=title, notes=tuple(notes))
 
 
 def as_json(report: IdentityReport, *, code: int) -> str:
@@ -109,6 +116,12 @@ def as_json(report: IdentityReport, *, code: int) -> str:
         "repeated": list(result.repeated),
         "recognised_p": report.form_p,
         "recognised": report.recognised,
+        "probes": {
+            "recognisable": report.probes.recognisable,
+            "rewritten": report.probes.rewritten,
+            "n": report.probes.n,
+            "p": report.probes.p,
+        },
         "rules": dict(report.rules),
         "notes": list(report.notes),
     }

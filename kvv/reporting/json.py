@@ -233,6 +233,9 @@ def _check(row: CheckRow) -> dict[str, Any]:
         "truncated": verdict.truncated,
         "scorer": verdict.scorer,
         "seconds": round(row.asked.seconds, 3),
+        "ttft_ms": row.asked.ttft_ms,
+        "prompt_tokens": row.asked.prompt_tokens,
+        "completion_tokens": row.asked.completion_tokens,
         "values": dict(verdict.values),
         "evidence": [{"exchange": e.exchange, "frame": e.frame, "excerpt": e.excerpt[:400]} for e in verdict.evidence],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,12 @@ def render(view: RunView) -> dict[str, bytes]:
     formula to any reader.
     """
     return {f"{name}.parquet": frame.to_parquet(None, index=False) for name, frame in frames(view).items()}
+
+
+def samples(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """One more table, of every judged sample: tokens, latency and answer, as the caller reads them from the store."""
+    content: bytes = _frame([dict(row) for row in rows]).to_parquet(None, index=False)
+    return content
 
 
 def frames(view: RunView) -> dict[str, pd.DataFrame]:

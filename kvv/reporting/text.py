@@ -12,7 +12,7 @@ from kvv.core.exit_codes import ExitCode
 from kvv.rendering.escape import percent, plain
 from kvv.storage.view import Cause, CauseKind, RunView, early_end, shown_metric
 
-__all__ = ["brief", "next_commands", "plain", "render"]
+__all__ = ["brief", "causes", "next_commands", "plain", "render"]
 
 #: columns that text is wrapped to
 WIDTH = 100
@@ -40,6 +40,12 @@ def render(view: RunView) -> str:
     lines += _gates(decision.gates)
     lines += _rows(decision.stats)
     lines += _waivers(view)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def causes(view: RunView) -> str:
+    """The verdict and what is wrong, nothing else."""
+    lines = [plain(view.decision.headline, 1000), *_trouble(view), *_causes(view), ""]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

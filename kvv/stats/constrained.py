@@ -39,10 +39,10 @@ def tabulated(differences: ArrayLike) -> tuple[Floats, Floats, int]:
     steps in 1.
     """
     grid = grid_of(differences)
-    steps, counts = np.unique(
+    steps, seen = np.unique(
         np.append(np.round(np.asarray(differences, dtype=np.float64) * grid), (-grid, grid)), return_counts=True
     )
-    counts = counts.astype(np.float64)
+    counts: Floats = seen.astype(np.float64)
     counts[[0, -1]] -= 1
     return counts, steps, grid
 

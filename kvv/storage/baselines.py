@@ -19,6 +19,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from kvv.planning.config import ConfigError
+from kvv.planning.plain_file import read_plain
 from kvv.rendering.escape import plain
 from kvv.storage.run_folder import slug, vendor_stored
 from kvv.storage.run_summary import RunSummary
@@ -78,9 +79,7 @@ def write_baseline(folder: Path, baseline: Baseline) -> Path:
 def read_baseline(path: Path) -> Baseline:
     """ConfigError, of one line that names the file, for anything that is no baseline."""
     try:
-        if path.stat().st_size > SIZE_LIMIT:
-            raise ConfigError(f"--baseline: {path} is too large for a baseline")
-        text = path.read_text("utf-8")
+        text = read_plain(path, limit=SIZE_LIMIT, follow=True)
     except OSError as error:
         raise ConfigError(f"--baseline: {path}: {error.strerror or error}") from error
     except ValueError:
@@ -88,7 +87,7 @@ def read_baseline(path: Path) -> Baseline:
     return parse_baseline(text, str(path))
 
 
-def parse_baseline(text: str, path: str) -> Baseline:
+def parse_baseline(text: str | bytes, path: str) -> Baseline:
     """The baseline that ``baseline_text`` wrote. ConfigError, of one line that names the file."""
     try:
         table = json.loads(text)

@@ -19,8 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from kvv.cases.suite import REFUSED, ReferenceRun, declared, overlap
 from kvv.core import Case, Outcome, Verdict
+from kvv.decision.inputs import OfficialRates
 from kvv.storage.files import new_beside, replacing
 
 FORMAT = 1
@@ -29,7 +32,7 @@ FORMAT = 1
 LEAST_OVERLAP = 0.5
 
 _HEADER_TEXTS = ("model", "run_id", "created", "source", "source_sha256", "results_sha256")
-_HEADER_KEYS = frozenset({"kvv_reference", "suite", "data_sha256", "asked", *_HEADER_TEXTS})
+_HEADER_KEYS = frozenset({"kvv_reference", "suite", "data_sha256", "asked", "rules", *_HEADER_TEXTS})
 _LINE_KEYS = frozenset({"suite", "case", "samples"})
 
 
@@ -44,7 +47,8 @@ class Header:
 
     ``asked`` is by suite how the model was asked (sampling and thinking), absent for recordings of which nobody knows.
     ``source_sha256`` is the digest of the file of an imported recording, "" for a run of our own. ``results_sha256`` is
-    ``Store.results_digest``: which measurement it is, "" in files of versions that did not write it.
+    ``Store.results_digest``: which measurement it is, "" in files of versions that did not write it. ``rules`` is how
+    often rules about the model itself objected to its benchmark answers.
     """
 
     model: str
@@ -55,6 +59,7 @@ class Header:
     results_sha256: str = ""
     data_sha256: Mapping[str, str] = field(default_factory=dict)
     asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rules: OfficialRates = field(default_factory=OfficialRates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,8 @@ def write_reference(path: Path, header: Header, verdicts: Iterable[tuple[Case, V
         head["results_sha256"] = header.results_sha256
     if header.asked:
         head["asked"] = {suite: dict(fields) for suite, fields in header.asked.items()}
+    if header.rules.answers:
+        head["rules"] = {"answers": header.rules.answers, "objected": dict(header.rules.objected)}
     with replacing(path) as out:
         out.write(_line(head).encode())
         for (suite, case_id), found in sorted(samples.items()):
@@ -221,7 +228,14 @@ def _header(entry: Mapping[str, Any]) -> Header:
     asked = entry.get("asked") or {}
     if not isinstance(asked, Mapping) or not all(isinstance(fields, Mapping) for fields in asked.values()):
         raise ValueError('"asked" is no table of tables')
-    return Header(**texts, data_sha256=digests, asked=asked)
+    return Header(**texts, data_sha256=digests, asked=asked, rules=_rules(entry.get("rules") or {}))
+
+
+def _rules(entry: object) -> OfficialRates:
+    try:
+        return TypeAdapter(OfficialRates).validate_python(entry)
+    except ValidationError:
+        raise ValueError('"rules" is no table of "answers" and "objected" with whole numbers from 0') from None
 
 
 def _case(entry: Mapping[str, Any]) -> tuple[str, str, list[Mapping[str, float]]]:

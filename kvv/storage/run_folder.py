@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 import tomli_w
 from pydantic import ValidationError
 
+from kvv.core.toml_text import parse_toml
 from kvv.planning.config import ConfigError, RunConfig
 from kvv.planning.plain_file import read_plain
 from kvv.protocol.redaction.redactor import redact_url
@@ -131,7 +131,7 @@ def read_config(folder: Path) -> RunConfig:
     """
     path = folder / CONFIG
     try:
-        table = tomllib.loads(read_plain(path))
+        table = parse_toml(read_plain(path))
         if isinstance(table.get("extra_body"), str):  # on a command line @FILE is read; written down are its fields
             raise ConfigError(f"RUN: {path}: extra_body: must be a table")
         # where a value came from is what this file says of it, whatever the file says of that

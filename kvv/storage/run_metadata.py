@@ -15,7 +15,9 @@ from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, Validatio
 from kvv.cases.suite import Context, ReferenceRun, Settings, Suite, SuiteKind, load_suite
 from kvv.core import Dataset, Surface
 from kvv.decision import SuiteRun
+from kvv.decision.inputs import OfficialRates
 from kvv.decision.interleaved_reference import InterleavedReference
+from kvv.planning.config import read_key
 from kvv.planning.plan import PlannedSuite
 from kvv.planning.published_means import published_means, published_otherwise
 from kvv.planning.run_plan import RunPlan
@@ -45,6 +47,9 @@ def run_meta(job: RunPlan, run_id: str, version: str) -> dict[str, Any]:
         else redact_url(config.base_url)
         if config.base_url
         else "in-process reference endpoint",
+        # names of variables, never what they hold: "" where no key was sent
+        "api_key_env": config.api_key_env if config.base_url and read_key(config.api_key_env, required=False) else "",
+        "header_env": dict(config.header_env),
         "vendor": vendor_of(config.base_url),
         "model": job.model,
         "profile": job.profile.id,
@@ -62,6 +67,7 @@ def run_meta(job: RunPlan, run_id: str, version: str) -> dict[str, Any]:
             for suite, mean in published_means(job.profile.id, config.preset or "", job.plan.suites).items()
         },
         "published_otherwise": published_otherwise(job.profile.id, config.preset or "", job.plan.suites),
+        "official_rules": asdict(job.official),
         "in_process": job.in_process,
         "sandbox": job.sandbox,
         RECORD: seal(config, run_id),
@@ -129,6 +135,7 @@ class _RunRecord(BaseModel):
     stop: dict[str, str] | None = None
     server_counts: dict[str, Any] | None = None
     beside: InterleavedReference | None = None
+    official_rules: OfficialRates = OfficialRates()
 
 
 def check_meta(store: Store) -> dict[str, Any]:
@@ -244,6 +251,13 @@ def suite_runs(meta: Mapping[str, Any]) -> Sequence[SuiteRun]:
             for entry in meta["skipped"]
         ),
     ]
+
+
+def official_rates(meta: Mapping[str, Any]) -> OfficialRates:
+    """How often rules about the model itself objected at the official endpoint, in references and beside the run."""
+    beside = InterleavedReference.of(meta)
+    kept = OfficialRates(**(meta.get("official_rules") or {}))
+    return kept.plus(OfficialRates(answers=beside.answers, objected=beside.objected))
 
 
 def policy_of(meta: Mapping[str, Any]) -> Policy:

@@ -72,6 +72,18 @@ class RuleResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CauseResult:
+    """One cause of a run (``kvv.storage.causes``): the same ``id`` in another run is the same cause. ``size``: ``224
+    cases, 638 answers``.
+    """
+
+    id: str
+    title: str
+    size: str
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRow:
     """A report row of the suite, as the run's own report has it; ``kvv`` is the value under the public verifier's
     failure rule.
@@ -146,6 +158,8 @@ class RunSummary:
     """``date`` is the ISO 8601 UTC time the run ended; ``surface`` and ``profile`` decide which contract cases there
     are.
 
+    ``causes`` is None where a version that did not group them accepted the baseline.
+
     ``verdict``, ``contract`` and ``gates`` are outcomes under the run's own policy. ``findings`` is None where nobody
     recorded them: a baseline accepted by an earlier version.
     ``results_sha256`` is ``Store.results_digest``: which measurement it is, "" in baselines of versions that did not
@@ -170,6 +184,7 @@ class RunSummary:
     findings: tuple[RuleResult, ...] | None = None
     gates: tuple[Gate, ...] = ()
     results_sha256: str = ""
+    causes: tuple[CauseResult, ...] | None = None
 
     def same_run(self, other: RunSummary) -> bool:
         """Whether both are of one run, by its id or by its results: a copy, an accepted baseline, a recording that was

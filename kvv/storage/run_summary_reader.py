@@ -13,9 +13,19 @@ from kvv.decision.decide import binding_levels
 from kvv.planning.config import ConfigError
 from kvv.planning.interim_plan import stopped_suites
 from kvv.planning.published_means import differences
+from kvv.rendering.escape import bound_text
 from kvv.storage.run_folder import STORE, find_run, vendor_stored
 from kvv.storage.run_metadata import RecordedSuite, check_meta, recorded_suites
-from kvv.storage.run_summary import CaseResult, RuleResult, RunSummary, SampleResult, Service, SuiteResult, SummaryRow
+from kvv.storage.run_summary import (
+    CaseResult,
+    CauseResult,
+    RuleResult,
+    RunSummary,
+    SampleResult,
+    Service,
+    SuiteResult,
+    SummaryRow,
+)
 from kvv.storage.service import mean, median, share
 from kvv.storage.snapshot import PlannedVerdicts, build_view, crash_rate, raw_answer, telling_exchange
 from kvv.storage.store import Store, StoredExchange, StoreError, TimingSample
@@ -103,6 +113,15 @@ def side_of(store: Store, view: RunView | None = None) -> RunSummary:
         findings=_findings(view),
         gates=view.decision.gates,
         results_sha256=store.results_digest(),
+        causes=tuple(
+            CauseResult(
+                id=cause.id,
+                title=bound_text(cause.title + (f" ({cause.detail})" if cause.detail else ""), MESSAGE),
+                size=cause.size,
+                counts=cause.counts,
+            )
+            for cause in view.causes
+        ),
     )
 
 

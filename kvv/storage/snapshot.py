@@ -30,7 +30,7 @@ from kvv.decision import (
 )
 from kvv.decision.features import FeatureRate, failing_features
 from kvv.decision.gateway_timeouts import SUSPECTED, suspected_timeouts
-from kvv.decision.inputs import OfficialRates, Workload
+from kvv.decision.inputs import Workload
 from kvv.decision.interleaved_reference import InterleavedReference
 from kvv.decision.upstreams import AnsweredBy
 from kvv.planning.interim_plan import read_interim_analyses, stopped_suites
@@ -39,7 +39,7 @@ from kvv.protocol.classify import Classification, is_probe
 from kvv.storage.causes import find_causes, with_example
 from kvv.storage.curl import curl_line
 from kvv.storage.failures import Expected, read_feature_requests
-from kvv.storage.run_metadata import RecordedSuite, policy_of, profile_of, recorded_suites, suite_runs
+from kvv.storage.run_metadata import RecordedSuite, official_rates, policy_of, profile_of, recorded_suites, suite_runs
 from kvv.storage.store import Store, StoredExchange
 from kvv.storage.view import (
     Asked,
@@ -60,6 +60,8 @@ SHOWN_WITH_BYTES = 60
 #: samples of one benchmark that are listed
 LISTED_SAMPLES = 200
 TEXT_LIMIT = 20_000
+#: `--case` patterns that the coverage names
+CHOSEN = 3
 #: a run in which nothing crashed
 QUIET = CrashRate()
 #: no connection was made, or a recording does not say what happened: the service may never have seen the request
@@ -293,9 +295,14 @@ def _evidence(
         part=_part(meta.get("shard")),
         looks=read_interim_analyses(meta),
         answers=_by_workload(store.answer_counts(), workload),
-        official=OfficialRates(answers=beside.answers, objected=beside.objected),
-        chosen=f"only cases {', '.join(meta['chosen_cases'])}" if meta.get("chosen_cases") else "",
+        official=official_rates(meta),
+        chosen=_chosen(meta.get("chosen_cases") or ()),
     )
+
+
+def _chosen(globs: Sequence[str]) -> str:
+    more = f" and {len(globs) - CHOSEN} more" if len(globs) > CHOSEN else ""
+    return f"only cases {', '.join(globs[:CHOSEN])}{more}" if globs else ""
 
 
 def unpromised_areas(profile: Profile) -> frozenset[Area]:
@@ -516,7 +523,7 @@ def _of_exchange(store: Store, meta: Mapping[str, Any], cause: Cause) -> Cause:
         cause,
         request=stored.body[:TEXT_LIMIT].decode("utf-8", "replace"),
         answer=raw_answer(stored)[:TEXT_LIMIT],
-        curl=curl_line(meta["base_url"], stored),
+        curl=curl_line(meta, stored),
     )
 
 
@@ -543,7 +550,7 @@ def shown(store: Store, meta: Mapping[str, Any], row: CheckRow, stored: StoredEx
         request=stored.body[:TEXT_LIMIT].decode("utf-8", "replace"),
         answer=raw_answer(stored)[:TEXT_LIMIT],
         expected=expected_text(row.case),
-        curl=curl_line(meta["base_url"], stored),
+        curl=curl_line(meta, stored),
     )
 
 

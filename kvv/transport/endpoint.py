@@ -75,7 +75,7 @@ def headers(endpoint: Endpoint, credential: Credential = Credential.OWN) -> dict
     if credential is not Credential.OWN:
         sent.pop("authorization", None)
     if credential is Credential.WRONG:
-        sent["authorization"] = f"Bearer {WRONG_KEY}"
+        sent["authorization"] = f"Bearer {WRONG_KEY.removeprefix('kvv-') if endpoint.discreet else WRONG_KEY}"
     sent |= {name.lower(): value for name, value in endpoint.headers.items()}
     for name, value in sent.items():
         if not (

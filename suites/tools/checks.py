@@ -59,13 +59,15 @@ def says_all(look: CheckInput, wanted: Any) -> CheckProblem | None:
 
 
 def reports_results(look: CheckInput, wanted: Any) -> CheckProblem | None:
-    """``{ of, contents }``: for each tool called in the answer ``of`` the content repeats the text that this tool gave
-    back.
+    """A list: the content repeats each of these results of a prepared history. ``{ of, contents }``, as runs stored
+    until version 0.2 have it: for each tool called in the answer ``of`` the text that this tool gave back.
 
     An answer that calls again has not spoken yet.
     """
     if look.observation.tool_calls:
         return None
+    if not isinstance(wanted, Mapping):
+        return says_all(look, wanted)
     made = {call.name for call in look.siblings[wanted["of"]].observation.tool_calls}
     return says_all(look, [text for name, text in wanted["contents"].items() if name in made])
 

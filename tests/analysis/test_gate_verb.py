@@ -68,9 +68,29 @@ def test_a_run_as_good_as_the_baseline_passes_and_a_worse_one_fails(runs: Any, c
     assert failed == {"contract/decoding", "ocrbench/accuracy"}
     assert all(row["baseline"] == "passes" and row["run"].startswith("fails") for row in found["broken"])
     assert found["broken"]
+    assert found["lost"]
+    assert {(row["baseline"], row["run"], row["change"]) for row in found["lost"]} == {("right", "wrong", -1.0)}
     code, found = gated(call, runs.good, "--baseline", runs.bad, "--policy", policy)
-    assert (code, found["broken"]) == (0, [])
+    assert (code, found["broken"], found["lost"]) == (0, [], [])
     assert found["mended"]
+    assert found["gained"]
+
+
+def test_a_worse_run_is_shown_by_cause_and_case_with_both_answers(runs: Any, call: Any, policy: str) -> None:
+    told = call(
+        "gate", runs.bad, "--baseline", runs.good, "--policy", policy, "--out", runs.good.parent, "--format", "md"
+    ).out
+    causes, _, rest = told.partition("## Gates")
+    assert "| invalid requests are accepted (rejected: temperature" in causes
+    line = next(line for line in causes.splitlines() if line.startswith("| invalid requests"))
+    assert line.split("|")[2].strip() == "–"  # the baseline had none of it
+    both = rest.partition("## Both answers")[2]
+    assert "the baseline answered" in both
+    assert both.count("It reads:") >= 2
+    bare = call(
+        "gate", runs.bad, "--baseline", runs.good, "--policy", policy, "--out", "elsewhere", "--format", "md"
+    ).out
+    assert "(its answers are not here)" in bare
 
 
 def test_the_false_alarms_of_a_policy_are_stated(runs: Any, call: Any, policy: str) -> None:

@@ -163,6 +163,33 @@ def test_wrong_options_are_one_line_before_anything_is_asked(words: list[str], s
     assert Path("own.toml").read_text() == 'title = "x"\nsource = "https://example.com"\n'
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--base-url", "http://127.0.0.1:9/v1", "--model", "other"], "measured the model 'kimi-k3', not 'other'"),
+        (["--base-url", "http://127.0.0.1:9/v1", "--model", "kimi-k3"], "measure another endpoint into another file"),
+    ],
+)
+def test_measurements_of_two_endpoints_are_never_joined(words: list[str], says: str, files: Any, kvv_cli: Any) -> None:
+    file = files("openai", 1)
+    before = file.read_bytes()
+    ran = kvv_cli("calibrate", "--merge", str(file), *words)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert says in ran.err
+    assert file.read_bytes() == before
+
+
+def test_a_used_up_budget_and_a_silent_endpoint_write_no_file(kvv_cli: Any, tmp_path: Path) -> None:
+    to, out = ("--to", str(tmp_path / "m.toml")), ("--out", str(tmp_path / "out"))
+    with MockServer(MockConfig(model="m", variant="openai")) as server:
+        asked = ("params", *CASES, "--base-url", server.base_url, "--model", "m", "--max-requests", "5")
+        assert kvv_cli("calibrate", *asked, *to, *out).code == 5
+    silent = kvv_cli("calibrate", "params", *CASES, "--base-url", "http://127.0.0.1:9/v1", "--model", "m", *to, *out)
+    assert silent.code == 3
+    assert "nothing was written" in silent.err
+    assert not (tmp_path / "m.toml").exists()
+
+
 def test_the_suite_of_probes_is_no_suite_of_a_run(kvv_cli: Any) -> None:
     from kvv.cases.suite import is_inner, suite_ids
 

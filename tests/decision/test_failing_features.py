@@ -148,3 +148,21 @@ def test_what_must_be_refused_says_nothing_of_its_fields() -> None:
     rates = found(asked(shapes, has("invalid")))
     assert set(rates) == {"invalid"}
     assert "0 of 40 requests that must be refused got an answer, 80 of 80 valid ones were" in rates["invalid"].sentence
+
+
+def test_short_outages_while_mostly_one_feature_is_asked_accuse_nothing() -> None:
+    """Suites are asked one after the other, so that a feature has most of a time to itself; five outages a run."""
+    phases = [(150, "", 0.0), (200, "tools", 0.9), (100, "response_format", 0.7), (80, "images", 0.9)]
+    accused = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        shapes = [
+            f"{MODES[int(rng.integers(2))]} {name if rng.random() < share else ''}"
+            for count, name, share in phases
+            for _ in range(count)
+        ]
+        fails = rng.random(len(shapes)) < 0.01
+        for begin, length in zip(rng.integers(len(shapes), size=5), rng.integers(5, 25, size=5), strict=True):
+            fails[begin : begin + length] = True
+        accused += found(asked(shapes, lambda n, _, fails=fails: "reset" if fails[n] else ""))
+    assert accused == []

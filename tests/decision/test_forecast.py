@@ -191,6 +191,9 @@ def test_the_scatter_of_official_runs_takes_the_place_of_the_assumption() -> Non
     found = expected_design("ocrbench", cases=100, samples=1, clusters=100, references=[first, second])
     assert found.observed
     assert found.design.sigma2 == pytest.approx(0.05)
+    assert found.ratio == pytest.approx((0.05 / (0.89 * 0.11 * 0.09)) ** 0.5), (
+        "2.4 times what OCRBench is taken to have"
+    )
     assert (found.design.k_reference, found.design.clusters, found.design.reached) == (2, 0, 0.95)
     alone = expected_design("ocrbench", cases=100, samples=1, clusters=100, references=[first])
     assert (alone.observed, alone.design.k_reference, alone.design.clusters) == (False, 1, 0), "one sample a side"

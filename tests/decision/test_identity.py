@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvv.core import Outcome
-from kvv.decision.identity import IdentityData, IdentityResult, PromptData, forms_p, judge
+from kvv.decision.identity import IdentityData, IdentityResult, PromptData, forms_p, judge, probe_pairs
 
 WORDS = ("river", "stone", "letter", "winter", "garden", "bridge")
 
@@ -101,3 +101,12 @@ def test_requests_that_are_recognised_are_seen() -> None:
     assert (forms_p(alike, generator) or 0) > 0.001
     assert (forms_p(better, generator) or 1) < 0.001
     assert forms_p([((), texts(generator, 3))], generator) is None
+
+
+def test_tasks_that_are_solved_only_in_a_harness_words_are_seen() -> None:
+    found = probe_pairs([[True, False]] * 10 + [[True, True]] * 2)
+    assert (found.recognisable, found.rewritten, found.n, found.p) == (12, 2, 12, 2**-10)
+    # the other way round, unlike by chance, and unanswered
+    assert probe_pairs([[False, True]] * 10).p == 1.0
+    assert probe_pairs([[True, False], [False, True]]).p == 0.75
+    assert (probe_pairs([[True, None], [None, None]]).n, probe_pairs([]).p) == (0, 1.0)

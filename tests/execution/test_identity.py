@@ -84,7 +84,9 @@ def test_an_endpoint_that_recognises_kvv_is_named(
         )
     data = data_of(tmp_path / "o")
     assert data["recognised"] is True
-    assert "Requests that name kvv are answered differently" in ran.out
+    assert data["recognised_p"] < 0.001
+    assert data["probes"]["recognisable"] > data["probes"]["rewritten"] == 0
+    assert "Requests that look like a harness's are answered differently" in ran.out
     assert ran.code == 1
 
 

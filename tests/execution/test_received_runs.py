@@ -317,6 +317,21 @@ def test_a_configuration_that_is_a_pipe_is_not_waited_for(kvv_cli: Any) -> None:
 
 
 @posix
+@pytest.mark.parametrize("put", [symbolic, pipe])
+def test_a_report_that_is_a_pipe_or_a_link_is_not_read(put: Callable[[Path, Path], None], kvv_cli: Any) -> None:
+    folder = kvv_cli("check", "errors", "--case", "errors/key/*", "-q").folder
+    report = folder / "report.json"
+    moved = report.rename(folder.parent / "moved.json")
+    put(report, moved)
+    said = kvv_cli("history", str(folder.parent))
+    assert (said.code, "Traceback" in said.said) == (2, False)
+    assert "is no plain file" in said.said
+    report.unlink()
+    moved.rename(report)
+    assert "is no plain file" not in kvv_cli("history", str(folder.parent)).said
+
+
+@posix
 def test_a_suites_own_files_do_not_leave_the_folder(
     kvv_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

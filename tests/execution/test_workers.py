@@ -380,3 +380,14 @@ def test_the_watchdog_ends_a_worker_whose_parent_does_not(hostile: str) -> None:
     assert time.monotonic() - begin < 8
     child.stdin.close()
     child.stdout.close()
+
+
+@pytest.mark.parametrize(("patience_s", "started"), [(60.0, 1), (0.0, 2)])
+def test_another_process_is_started_only_for_a_task_that_has_waited(patience_s: float, started: int) -> None:
+    async def together() -> int:
+        async with Workers(count=2, patience_s=patience_s) as workers:
+            alive = "kvv.execution.scheduling.remote:alive"
+            assert await asyncio.gather(*(workers.run(alive, timeout_s=60.0) for _ in range(6))) == [True] * 6
+            return len(workers._all)
+
+    assert asyncio.run(together()) == started

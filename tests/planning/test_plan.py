@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import islice
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pytest
 from kvv.cases.suite import load_suite
 from kvv.core import Area, Case, Level, Outcome, Verdict
 from kvv.data import load
-from kvv.execution.preparation import _reference_files, guard, prepare, prepare_suite
+from kvv.execution.preparation import _reference_files, control_request, guard, prepare, prepare_suite
 from kvv.planning.config import ConfigError, load_config
-from kvv.planning.plan import in_order, permute, settings_for
+from kvv.planning.plan import in_order, interleaved, permute, settings_for
 from kvv.profiles.policy import Required, load_policy
 from kvv.profiles.profile import load_profile
 from kvv.storage.references import Header, write_reference
@@ -62,6 +62,37 @@ def test_samples_go_round_by_round_so_that_a_cut_run_is_a_fair_sample() -> None:
     assert Counter(case.sample for case in islice(order, n)) == {0: n}
     assert len(order) == 32 * n
     assert len({case.key for case in order}) == 32 * n
+
+
+def test_a_discreet_order_mixes_suites_and_keeps_what_their_own_order_promises() -> None:
+    def generator_for(_: str) -> np.random.Generator:
+        return np.random.default_rng(0)
+
+    job = prepare(load_config({"suites": ["aime2025", "ocrbench", "degradation", "beam"]}, environ={}))
+    mixed = [case for _, case in interleaved(job.plan.suites, generator_for)]
+    usual = [case for _, case in in_order(job.plan.suites, generator_for)]
+    risky = sum(case.risk for case in usual)
+    assert risky
+    assert [case.risk for case in mixed] == [False] * (len(mixed) - risky) + [True] * risky
+    for suite in ("aime2025", "ocrbench", "degradation", "beam"):
+        own = [case.key for case in usual if case.suite == suite and not case.risk]
+        assert [case.key for case in mixed if case.suite == suite and not case.risk] == own
+    changes = sum(one.suite != other.suite for one, other in pairwise(mixed))
+    assert changes > 20
+    blocks = [block for block, _ in groupby(case.inputs.get("block") for case in mixed) if block is not None]
+    assert len(blocks) == len(set(blocks)) > 0
+
+
+def test_a_discreet_run_asks_its_control_in_words_of_its_own() -> None:
+    def asked(**options: Any) -> str:
+        job = prepare(load_config({"suites": ["params"], **options}, environ={}))
+        return str(control_request(job).body["messages"][0]["content"])  # type: ignore[index]
+
+    assert asked() == "Reply with exactly: ready"
+    told = {asked(discreet=True, seed=seed) for seed in range(12)}
+    assert len(told) > 2
+    assert "Reply with exactly: ready" not in told
+    assert asked(discreet=True, seed=3) == asked(discreet=True, seed=3)
 
 
 def test_the_profile_says_what_is_sent_and_flags_go_over_it() -> None:
@@ -215,7 +246,10 @@ def test_the_plans_chance_is_that_of_the_official_runs_own_scatter(kvv_cli: Any)
     quiet = json.loads(kvv_cli(*ASK, *official_runs(2, 0), "--tier", "full", "--samples", "1").out)["outlook"]
     loud = json.loads(kvv_cli(*ASK, *official_runs(2, 10), "--tier", "full", "--samples", "1").out)["outlook"]
     assert (loud["policy"], loud["undecided"], loud["questions_saved"]) == ("release-in-part", {}, None)
-    assert loud["gates"][0]["scatter"] == "observed"
+    assert (loud["gates"][0]["scatter"], loud["gates"][0]["scatter_ratio"]) == (
+        "observed",
+        pytest.approx(0.768, abs=0.001),
+    )
     assert loud["pass_chance"] == pytest.approx(0.553, abs=0.01)
     assert quiet["pass_chance"] > 0.97
 

@@ -80,6 +80,15 @@ def test_most_cases_of_a_documented_feature_are_asked(name: str) -> None:
     assert all(case.inputs["skip"] for case in concerned if case not in asked), "why not, in words"
 
 
+@pytest.mark.parametrize("name", ["glm-4.6", "kimi-k3"])
+def test_what_becomes_of_results_is_asked_with_a_prepared_history_whatever_can_be_forced(name: str) -> None:
+    context = Context(model="m", profile=load_profile(name), settings=Settings())
+    cases = [c for c in load_suite("tools").cases(context) if c.id.startswith("tools/results-used/")]
+    assert len(cases) == 4
+    assert not any(case.inputs["skip"] for case in cases)
+    assert all("tool_choice" not in case.inputs["body"] for case in cases)
+
+
 def test_a_claim_at_second_hand_warns_and_one_of_the_owner_fails() -> None:
     def levels(name: str, surface: Surface = Surface.VENDOR) -> set[Level]:
         context = Context(model="m", profile=load_profile(name, surface), settings=Settings())

@@ -29,7 +29,15 @@ def test_what_is_read_back_is_what_the_report_says(tmp_path: Path) -> None:
         "gates.parquet",
         "checks.parquet",
         "findings.parquet",
+        "samples.parquet",
     }
+    samples = pd.read_parquet(tmp_path / "samples.parquet")
+    listed = {f"{check['id'].partition('#')[0]}#{check['sample']}" for check in report["checks"]}
+    assert listed < set(samples["case"] + "#" + samples["sample"].astype(str))  # right answers of benchmarks too
+    answered = samples.sort_values("completion_tokens").iloc[-1]
+    assert answered["total_ms"] > 0
+    assert answered["completion_tokens"] > 0
+    assert "[finish_reason]" in answered["answer"]
     suites = pd.read_parquet(tmp_path / "suites.parquet")
     (row,) = report["suites"]
     assert (suites["value"][0], suites["n_concluded"][0], suites["ci95_low"][0]) == (

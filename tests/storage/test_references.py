@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kvv.cases.suite import REFUSED, ReferenceRun
 from kvv.core import Area, Case, Level, Outcome, Verdict
+from kvv.decision.inputs import OfficialRates
 from kvv.storage.references import (
     Header,
     ReferenceError,
@@ -23,7 +24,12 @@ from kvv.storage.references import (
 )
 
 HEADER = Header(
-    model="kimi-k3", run_id="run-1", created="2026-08-13T09:30:00Z", source="official", data_sha256={"toolcall": "ab"}
+    model="kimi-k3",
+    run_id="run-1",
+    created="2026-08-13T09:30:00Z",
+    source="official",
+    data_sha256={"toolcall": "ab"},
+    rules=OfficialRates(answers=900, objected={"heuristic/repetition": 4}),
 )
 
 
@@ -134,6 +140,8 @@ LINE = {"suite": "s", "case": "s/1", "samples": [{"x": 1}]}
         ([{**HEAD, "model": 5}, LINE], "line 1", '"model" is no text'),
         ([{**HEAD, "extra": 5}, LINE], "line 1", "unknown field 'extra'"),
         ([{**HEAD, "data_sha256": "ab"}, LINE], "line 1", "data_sha256"),
+        ([{**HEAD, "rules": {"answers": "many"}}, LINE], "line 1", '"rules" is no table'),
+        ([{**HEAD, "rules": {"answers": 5, "objected": {"a": -1}}}, LINE], "line 1", '"rules" is no table'),
         ([HEAD, LINE, LINE], "line 3", "stands twice"),
         ([HEAD, {**LINE, "samples": []}], "line 2", "samples"),
         ([HEAD, {**LINE, "samples": [1]}], "line 2", "samples[0]"),

@@ -35,6 +35,7 @@ from kvv.profiles.profile import (
     pick_profile,
     profile_ids,
 )
+from kvv.protocol.redaction.redactor import redact_url
 from kvv.rendering.escape import plain
 from kvv.storage.files import replace_file
 from kvv.storage.view import RunView
@@ -57,7 +58,8 @@ def calibrate(arguments: argparse.Namespace, *, now: Callable[[], datetime] = la
         raise ConfigError("--merge: the file says which profile it extends; leave --profile out")
     earlier = _earlier(arguments.merge) if arguments.merge else None
     config = load_config({**flags, "surface": flags.get("surface", "official")})
-    if config.base_url is None:
+    base_url = config.base_url
+    if base_url is None:
         raise ConfigError("--base-url: names the official endpoint that is measured")
     if config.model is None:
         raise ConfigError("--model: is needed beside --base-url (or KVV_MODEL)")
@@ -65,15 +67,15 @@ def calibrate(arguments: argparse.Namespace, *, now: Callable[[], datetime] = la
     to = Path(arguments.to or arguments.merge or f"{_slug(config.model)}.toml")
     _check_target(to, merged=arguments.merge)
     config = config.model_copy(update={"profile": base_id, "suites": (SUITE, *_suites(config, base_id))})
-    if earlier and earlier[0].calibrated and earlier[0].calibrated.model != config.model:
-        raise ConfigError(f"--merge: {arguments.merge} measured the model {earlier[0].calibrated.model!r:.100}")
+    if earlier:
+        _same_endpoint(earlier[0], base_url, config, arguments.merge)
     from kvv.cli.verbs.session import start
 
     seen: list[RunView] = []
     code = start(config, contract_only=True, tell=lambda told, view, folder: seen.append(view))
     if not seen or code in ENDED:
         return code
-    measured = collect(seen[0], load_profile(base_id), earlier[0].calibrated if earlier else None, now())
+    measured = collect(seen[0], earlier[0] if earlier else None, now())
     if measured is None:
         print("kvv calibrate: no probe got a definite answer: nothing was written", file=sys.stderr)
         return ExitCode.INCONCLUSIVE
@@ -87,7 +89,7 @@ def calibrate(arguments: argparse.Namespace, *, now: Callable[[], datetime] = la
     return ExitCode.PASS
 
 
-def collect(view: RunView, base: Profile, earlier: Calibrated | None, now: datetime) -> Calibrated | None:
+def collect(view: RunView, earlier: Calibrated | None, now: datetime) -> Calibrated | None:
     """What one run measured, joined to what was measured before; None where no probe was answered definitely."""
     rows = [row for row in view.checks if row.case.suite == SUITE and row.verdict.outcome is Outcome.PASS]
     if not rows:
@@ -148,8 +150,8 @@ def summary(measured: Calibrated, to: Path) -> str:
 # --- what was given -----------------------------------------------------------------------------------
 
 
-def _earlier(name: str) -> tuple[Profile, str]:
-    """The profile of an earlier measurement, and the id that it extends."""
+def _earlier(name: str) -> tuple[Calibrated, str]:
+    """An earlier measurement, and the id of the profile that its file extends."""
     try:
         profile = find_profile(name)
         text = Path(name).read_text("utf-8")
@@ -157,7 +159,15 @@ def _earlier(name: str) -> tuple[Profile, str]:
         raise ConfigError(f"--merge: {error}") from error
     if profile.calibrated is None:
         raise ConfigError(f"--merge: {name} is no file of kvv calibrate: it has no table [calibrated]")
-    return profile, str(tomllib.loads(text).get("extends", ""))
+    return profile.calibrated, str(tomllib.loads(text).get("extends", ""))
+
+
+def _same_endpoint(known: Calibrated, base_url: str, config: RunConfig, name: str) -> None:
+    """Measurements of two endpoints or models never become one rule; an address that was left out is taken on trust."""
+    if known.model != config.model:
+        raise ConfigError(f"--merge: {name} measured the model {known.model!r:.100}, not {config.model!r:.100}")
+    if known.base_url and not config.public and known.base_url != redact_url(base_url):
+        raise ConfigError(f"--merge: {name} measured {known.base_url:.200}; measure another endpoint into another file")
 
 
 def _base_id(name: str | None, model: str) -> str:

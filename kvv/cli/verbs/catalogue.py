@@ -20,6 +20,7 @@ def list_things(arguments: argparse.Namespace) -> int:
         "faults": _faults,
         "profiles": _profiles,
         "policies": _policies,
+        "runs": _runs,
     }[arguments.what](arguments)
     if arguments.json_output:
         print(json.dumps(list(rows), indent=2))
@@ -122,6 +123,21 @@ def _policies(arguments: argparse.Namespace) -> Iterator[Row]:
         yield {"id": name, "sha256": policy.sha256[:12], "requires": ", ".join(policy.required.suites)}
 
 
+def _runs(arguments: argparse.Namespace) -> Iterator[Row]:
+    """The newest first; running ones on top."""
+    from kvv.cli.verbs.viewer.library import Library
+
+    for card in Library(Path(arguments.out or "reports")).cards():
+        yield {
+            "id": card.id,
+            "verdict": card.verdict,
+            "vendor": card.vendor,
+            "model": card.model,
+            "started": card.started,
+            "cause": card.first_cause or card.headline,
+        }
+
+
 # --- data ----------------------------------------------------------------------------------------
 
 
@@ -194,6 +210,7 @@ def serve(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 ttft_ms=arguments.ttft_ms,
                 itl_ms=arguments.itl_ms,
+                stamp=arguments.stamp,
                 answers=answer_entries(keyed_suites(pairs(arguments.data, "--data"))),
                 faults=tuple(arguments.fault),
                 api_key=key,

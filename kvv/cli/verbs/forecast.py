@@ -22,12 +22,12 @@ class PowerForecast:
     """``undecided``: gated suite -> why it can come to no decision as it is asked; the forecast is what it would be
     without that.
 
-    ``observed``: suites whose scatter the references show, for the others it is assumed.
+    ``observed``: suites whose scatter the references show, and how many times the assumed one it is.
     """
 
     found: Forecast
     undecided: dict[str, str]
-    observed: frozenset[str]
+    observed: dict[str, float]
 
     @property
     def pass_chance(self) -> float:
@@ -56,7 +56,7 @@ def forecast_power(job: RunPlan) -> PowerForecast | None:
     return PowerForecast(
         found=found,
         undecided={suite: why for suite, why in whys.items() if why},
-        observed=frozenset(suite for suite, one in expected.items() if one.observed),
+        observed={suite: one.ratio for suite, one in expected.items() if one.observed},
     )
 
 
@@ -124,6 +124,7 @@ def facts(job: RunPlan) -> dict[str, Any] | None:
                 "saved": gate.saved,
                 "too_few": gate.too_few,
                 "scatter": "observed" if gate.suite in seen.observed else "assumed",
+                "scatter_ratio": seen.observed.get(gate.suite),
             }
             for gate in seen.found.gates
         ],
@@ -149,13 +150,13 @@ def lines(job: RunPlan) -> Iterator[str]:
         yield f"  policy {job.policy.name}: {chance}"
     for gate in found.gates:
         name = f"{gate.suite} {gate.metric}".strip()
-        yield f"    {name}: {_gate(job, gate, observed=gate.suite in seen.observed)}"
+        yield f"    {name}: {_gate(job, gate, observed=seen.observed.get(gate.suite))}"
     saved = _saved(job, found)
     if saved is not None:
         yield f"  early stop: an identical vendor is spared about {100 * saved:.0f} % of the benchmarks' questions"
 
 
-def _gate(job: RunPlan, gate: GateForecast, *, observed: bool) -> str:
+def _gate(job: RunPlan, gate: GateForecast, *, observed: float | None) -> str:
     if gate.too_few:
         return f"reported, not gated: {gate.too_few}"
     named = (gate.suite, gate.metric)
@@ -169,7 +170,9 @@ def _gate(job: RunPlan, gate: GateForecast, *, observed: bool) -> str:
             f"margin {gate.margin:g} below the official runs' scatter; {passes}, one that leaves out"
             f" {100 * gate.lost_calls:.0f} % of its calls fails with {power} power (scatter assumed)"
         )
-    scatter = "scatter of the official runs" if observed else "scatter assumed"
+    scatter = "scatter assumed"
+    if observed is not None:
+        scatter = f"scatter of the official runs, {observed:.2g} times the assumed one"
     if entry.mode is BenchmarkMode.REGRESSION:
         text = (
             f"sees a loss of {_points(gate.margin_needed)} with {power} power, wanted {_points(entry.detect or 0.0)};"

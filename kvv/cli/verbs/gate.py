@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kvv.analysis import UnlikeRuns, compare, differences, find_refused
+from kvv.analysis.compare import DiscordantCase
 from kvv.analysis.findings import rule_lines
 from kvv.analysis.gate_report import as_json, document, workflow_commands
 from kvv.analysis.regression import (
     Confirmation,
     Drift,
     GateResult,
+    answer_changes,
     contract_changes,
     decide_lines,
     drift_of,
@@ -41,11 +44,14 @@ from kvv.storage.baselines import Baseline, accepted_baselines, newest_first, re
 from kvv.storage.reevaluated import reevaluate
 from kvv.storage.run_folder import STORE
 from kvv.storage.run_summary import RunSummary
-from kvv.storage.run_summary_reader import open_finished
+from kvv.storage.run_summary_reader import ANSWER_TEXT, answer_text, open_finished
+from kvv.storage.snapshot import expected_text
 from kvv.storage.totals import summary_of
 from kvv.storage.view import RunView
 
 DEFAULT_POLICY = "nightly"
+#: changed cases that are shown with both answers
+TOLD = 10
 #: a baseline rarely has all suites of a run or the reverse: what is missing is said, and the policy says what is
 #: required
 ALWAYS_ALLOWED = frozenset({"suites"})
@@ -95,6 +101,8 @@ def regression_result(arguments: argparse.Namespace) -> GateResult:
         missing.append(f"the baseline expired on {baselines[0].expires}: accept a newer run")
     deciding = drift_outcomes(drift, wanted=second is not None) if held.drift_fails else []
     broken, mended = contract_changes(found)
+    lost, gained = answer_changes(found)
+    broken, lost = _with_answers(arguments, newest, folder, broken), _with_answers(arguments, newest, folder, lost)
     gated = [line.gate.id.split("/", 1)[0] for line in lines if line.gate.decision is not Outcome.SKIP]
     return GateResult(
         run=side,
@@ -107,6 +115,8 @@ def regression_result(arguments: argparse.Namespace) -> GateResult:
         waivers=view.decision.waivers,
         broken=tuple(broken),
         mended=tuple(mended),
+        lost=tuple(lost),
+        gained=tuple(gained),
         notes=(
             *_scatter_notes(policy, side, held.accepted),
             *(f"compared although they differ: {u.text}" for u in found.unlike),
@@ -131,6 +141,30 @@ def _older(baselines: Sequence[Baseline], last: int) -> list[RunSummary]:
     older = baselines[1:]
     kept = older if len(older) < last else [*older[: max(0, last - 2)], *(older[-1:] if last > 1 else ())]
     return [baseline.side for baseline in kept]
+
+
+def _with_answers(
+    arguments: argparse.Namespace, baseline: RunSummary, folder: Path, rows: Sequence[DiscordantCase]
+) -> list[DiscordantCase]:
+    """The first rows with both answers; the baseline's where its run still lies here."""
+    if not rows:
+        return []
+    with ExitStack() as stack:
+        store, _ = stack.enter_context(open_finished(str(folder), None))
+        try:
+            other, _ = stack.enter_context(open_finished(baseline.run_id, arguments.out))
+        except ConfigError:
+            other = None
+        told = [
+            replace(
+                row,
+                first_answer=answer_text(other, row.case, row.sample) if other else "",
+                second_answer=answer_text(store, row.case, row.sample),
+                expected=expected_text(store.case(row.case))[:ANSWER_TEXT],
+            )
+            for row in rows[:TOLD]
+        ]
+    return [*told, *rows[TOLD:]]
 
 
 def _check(arguments: argparse.Namespace) -> None:

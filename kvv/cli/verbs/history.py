@@ -17,6 +17,7 @@ from kvv.analysis.history import history as make_history
 from kvv.cli.verbs.documents import put
 from kvv.core.lazy import numpy as np
 from kvv.planning.config import ConfigError
+from kvv.planning.plain_file import read_plain
 from kvv.rendering.document import Unit
 from kvv.reporting.text import plain
 from kvv.stats.metrics import NEVER_ASKED
@@ -28,6 +29,8 @@ from kvv.storage.store import Store, StoreError
 from kvv.storage.totals import kept_summary
 
 REPORT = "report.json"
+#: bytes of one; the largest that is written, of a full run with every finding, has some megabytes
+REPORT_LIMIT = 256 << 20
 #: what of a row's comparability decides whether two nights stand in one series
 WAY = ("data_revision", "sampling", "preset", "judge", "agent", "scorer_version")
 #: in a report's coverage: one shard alone, and cases that were chosen by name
@@ -157,9 +160,11 @@ def collect(paths: Iterable[Path], *, every: bool = False) -> tuple[list[Reading
 def _read(path: Path) -> _Run:
     """ConfigError for a folder that has no report that can be read."""
     try:
-        return _Run.model_validate_json((path / REPORT).read_bytes())
-    except OSError:
+        return _Run.model_validate_json(read_plain(path / REPORT, limit=REPORT_LIMIT))
+    except FileNotFoundError:
         raise ConfigError(f"{path} has no {REPORT}: the run has not ended") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path / REPORT}: cannot be read: {plain(str(error), 160)}") from None
     except ValidationError as error:
         raise ConfigError(f"{path / REPORT}: {plain(error.errors(include_url=False)[0]['msg'], 160)}") from None
 

@@ -17,10 +17,10 @@ from kvv.cli.verbs.documents import put, write
 from kvv.cli.verbs.session import announce
 from kvv.core import Outcome, Role
 from kvv.core.exit_codes import ExitCode
-from kvv.decision.identity import IdentityData, PromptData, forms_p, judge
+from kvv.decision.identity import IdentityData, PromptData, forms_p, judge, probe_pairs
 from kvv.execution.executor import check_endpoints, endpoints, reference_target
-from kvv.execution.identity.ask import MAX_TOKENS, Asked, Interview, settings_of
-from kvv.execution.identity.prompts import PROMPTS
+from kvv.execution.identity.ask import MAX_TOKENS, PROBE_TOKENS, Asked, Interview, settings_of
+from kvv.execution.identity.prompts import PROBES, PROMPTS
 from kvv.execution.preparation import guard_amount, prepare_measurement
 from kvv.execution.scheduling.budget import Budget, RunBounds, price_of
 from kvv.planning.config import ConfigError, load_config
@@ -52,7 +52,8 @@ def identity(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--as-reference: {config.as_reference} is no file that can be written")
     references = _references(job)
     requests = len(PROMPTS) * (samples + 1)
-    amount = {"prompt": 40 * requests, "completion": MAX_TOKENS * requests}
+    probes = 2 * len(PROBES)
+    amount = {"prompt": 40 * (requests + probes), "completion": MAX_TOKENS * requests + PROBE_TOKENS * probes}
     guard_amount(
         job,
         tokens=sum(amount.values()),
@@ -156,6 +157,7 @@ def _report(
         title=f"{job.model} at {_address(job)}, {started}, against {len(references)} official runs",
         result=result,
         form_p=None if job.config.discreet else forms_p(asked.forms, generator),
+        probes=probe_pairs(asked.probes),
         notes=notes,
         rules=asked.rules,
         facts={

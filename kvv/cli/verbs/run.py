@@ -5,9 +5,11 @@ right.
 from __future__ import annotations
 
 import argparse
+import glob
+from typing import Any
 
 from kvv.cli.flags import flags_of
-from kvv.planning.config import load_config, revise
+from kvv.planning.config import RunConfig, load_config, revise
 from kvv.storage.run_folder import find_run
 
 
@@ -20,10 +22,27 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _start(arguments: argparse.Namespace, *, contract_only: bool) -> int:
-    config = load_config(flags_of(arguments))
+    flags = flags_of(arguments)
+    last = flags.pop("last_failed", None)
+    config = load_config(flags) if last is None else _last_failed(last, flags)
     from kvv.cli.verbs.session import start
 
     return start(config, contract_only=contract_only)
+
+
+def _last_failed(run: str, flags: dict[str, Any]) -> RunConfig:
+    """The run's own configuration, as far as this user started it, cut down to the cases that failed."""
+    folder = find_run(run, flags.get("out") or "reports")
+    from kvv.cli.verbs.failed import failed_cases
+    from kvv.storage.seal import trusted_config
+
+    failed = failed_cases(folder)
+    suites = tuple(dict.fromkeys(case.split("/", 1)[0] for case in failed))
+    # what asked a part of the plan, or wrote beside the run, was that run's
+    own = {"suites": suites, "case": tuple(map(glob.escape, failed)), "force": True, "shard": None}
+    own |= {"as_reference": None, "json_output": False, "quiet": False, "early_stop": False}
+    known = trusted_config(folder, flags, unused=("as_reference",))
+    return revise(known.model_copy(update=own), flags)
 
 
 def resume(arguments: argparse.Namespace) -> int:

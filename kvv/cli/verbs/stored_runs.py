@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ def report(arguments: argparse.Namespace) -> int:
         raise ConfigError("--format: parquet is binary and of several tables: it needs --to DIR")
     with open_run(arguments.run, arguments.out) as (store, _):
         view = build_view(store)
+        asked = _samples(store, view.run.run_id) if PARQUET in names else []
     if not arguments.to:
         sys.stdout.write(FORMATS[names[0]][1](view))
         return 0
@@ -55,7 +56,7 @@ def report(arguments: argparse.Namespace) -> int:
         target.mkdir(parents=True, exist_ok=True)
         for name in names:
             if name == PARQUET:
-                _write_parquet(target, view)
+                _write_parquet(target, view, asked)
                 continue
             file_name, render = FORMATS[name]
             replace_file(target / file_name, render(view))
@@ -64,10 +65,38 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write_parquet(target: Path, view: RunView) -> None:
+def _samples(store: Store, run_id: str) -> list[dict[str, Any]]:
+    """Every judged sample with what its exchanges took and what was answered."""
+    from kvv.rendering.escape import jsonable
+    from kvv.storage.run_summary_reader import answer_text
+
+    traffic = store.sample_traffic()
+    rows = []
+    for _, case, verdict in store.judged():
+        took = traffic.get((case.id, verdict.sample))
+        row = {
+            "run_id": run_id,
+            "suite": case.suite,
+            "case": case.id,
+            "sample": verdict.sample,
+            "verdict": verdict.outcome.value,
+            "reason": verdict.reason,
+            "truncated": verdict.truncated,
+            "total_ms": took.total_ms if took else None,
+            "ttft_ms": took.first_token_ms if took else None,
+            "prompt_tokens": took.prompt_tokens if took else None,
+            "completion_tokens": took.completion_tokens if took else None,
+            "cost": took.cost if took else None,
+            "answer": answer_text(store, case.id, verdict.sample),
+        }
+        rows.append(jsonable(row))
+    return rows
+
+
+def _write_parquet(target: Path, view: RunView, asked: Sequence[Mapping[str, Any]]) -> None:
     from kvv.reporting import parquet
 
-    for name, content in parquet.render(view).items():
+    for name, content in (parquet.render(view) | {"samples.parquet": parquet.samples(asked)}).items():
         replace_file(target / name, content)
 
 
@@ -147,7 +176,7 @@ def show(arguments: argparse.Namespace) -> int:
 
         return show_findings(arguments)
     if not arguments.case:
-        raise ConfigError("CASE: say which case to show, or with --rule RULE which wire rule's findings")
+        return _show_causes(arguments)
     case_id, _, number = arguments.case.partition("#")
     if number and not number.isdecimal():
         raise ConfigError(f"CASE: wants ID or ID#SAMPLE, got {arguments.case!r}")
@@ -175,6 +204,25 @@ def show(arguments: argparse.Namespace) -> int:
         if stored is None:
             raise ConfigError(f"--export: nothing was asked for {arguments.case}, so that there is nothing to export")
         _export(Path(arguments.export), case, verdict, stored, meta)
+    return 0
+
+
+def _show_causes(arguments: argparse.Namespace) -> int:
+    """`kvv show` alone: what is wrong with the newest run, or the one of --run."""
+    from kvv.reporting import json as report_json
+    from kvv.reporting import text
+    from kvv.storage.snapshot import build_view
+
+    if arguments.export:
+        raise ConfigError("--export: is for one case; say which")
+    with open_run(arguments.run, arguments.out) as (store, folder):
+        view = build_view(store)
+    if arguments.json_output:
+        told = report_json.report(view)
+        print(uncommanding_json(json.dumps({name: told[name] for name in ("run_id", "explained", "causes")}, indent=1)))
+        return 0
+    sys.stdout.write(text.causes(view))
+    sys.stdout.write("".join(f"  {command}\n      {why}\n" for command, why in text.next_commands(view, str(folder))))
     return 0
 
 
@@ -235,10 +283,14 @@ def _lines(
     yield f"  {plain(row.curl, 8000)}"
 
 
+def _needs(names: Sequence[str]) -> str:
+    return f" (set {', '.join(names)} first)" if names else ""
+
+
 def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, meta: dict[str, Any]) -> None:
     """A small folder readable alone: the body as sent, the answer as it came, how to repeat it, a text for an issue."""
     from kvv.cli.verbs.conversation import pictures
-    from kvv.storage.curl import curl_line
+    from kvv.storage.curl import curl_line, variables
     from kvv.storage.snapshot import expected_text, raw_answer
 
     issue = [
@@ -256,7 +308,7 @@ def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, 
             for finding in stored.findings
         ),
         "",
-        "Repeat it with `sh curl.sh` (the key comes from KVV_API_KEY); `response.txt` is what came back.",
+        f"Repeat it with `sh curl.sh`{_needs(variables(meta))}; `response.txt` is what came back.",
     ]
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -264,7 +316,7 @@ def _export(target: Path, case: Case, verdict: Verdict, stored: StoredExchange, 
         for name, data in pictures(stored):
             replace_file(target / name, data)
         replace_file(target / "response.txt", raw_answer(stored), "surrogatepass")
-        replace_file(target / "curl.sh", curl_line(meta["base_url"], stored) + "\n", "replace")
+        replace_file(target / "curl.sh", curl_line(meta, stored) + "\n", "replace")
         replace_file(target / "issue.md", "\n".join(plain(line, 2000) for line in issue) + "\n")
     except OSError as error:
         raise ConfigError(f"--export: cannot write to {target}: {error.strerror or error}") from error

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -19,7 +20,7 @@ from typing import Any
 
 from kvv.core import Identity, Level, Request, Role
 from kvv.execution.executor import redactor_for
-from kvv.execution.identity.prompts import PROMPTS
+from kvv.execution.identity.prompts import PROBES, PROMPTS
 from kvv.execution.scheduling.budget import Budget
 from kvv.planning.config import RunConfig
 from kvv.planning.run_plan import RunPlan
@@ -34,6 +35,8 @@ from kvv.transport.endpoint import Endpoint
 
 #: tokens of an answer: a difference shows early or not at all
 MAX_TOKENS = 40
+#: and of an answer that is right or wrong, thinking included
+PROBE_TOKENS = 512
 #: alternatives that are asked for at each place of a greedy answer
 TOP = 5
 #: requests without an answer after which an endpoint that never gave one is left alone
@@ -44,7 +47,8 @@ AT_ONCE, ATTEMPTS, PAUSE_S, MOST_PAUSE_S = 8, 3, 1.0, 20.0
 @dataclass(slots=True, kw_only=True)
 class Asked:
     """``forms`` are the sampled texts by prompt and form: recognisable, then discreet. ``refused``: why greedy answers
-    are missing, "" where they are not. ``rules`` counts the wire rules of level must that objected, by exchange.
+    are missing, "" where they are not. ``probes``: whether each small task was solved, as harnesses put it and
+    rewritten; None where no whole answer came. ``rules`` counts exchanges by wire rules of level must that objected.
     """
 
     forms: list[tuple[list[str], list[str]]] = field(default_factory=list)
@@ -53,6 +57,7 @@ class Asked:
     lost: Counter[str] = field(default_factory=Counter)
     refused: str = ""
     rules: Counter[str] = field(default_factory=Counter)
+    probes: list[list[bool | None]] = field(default_factory=list)
 
     @property
     def answered(self) -> int:
@@ -89,6 +94,7 @@ class Interview:
             forms=[([], []) for _ in PROMPTS],
             prompts=[PromptAnswers() for _ in PROMPTS],
             planned=len(PROMPTS) * self._samples,
+            probes=[[None, None] for _ in PROBES],
         )
         config = self._job.config
         async with AsyncExitStack() as stack:
@@ -104,10 +110,12 @@ class Interview:
                 )
                 transports.append(await stack.enter_async_context(transport))
             work = [(number, sample) for number in range(len(PROMPTS)) for sample in range(-1, self._samples)]
-            Random(config.seed).shuffle(work)
+            tasks = [self._one(asked, transports, number, sample) for number, sample in work]
+            tasks += [self._probe(asked, transports, number, form) for number in range(len(PROBES)) for form in (0, 1)]
+            Random(config.seed).shuffle(tasks)
             async with asyncio.TaskGroup() as group:
-                for number, sample in work:
-                    group.create_task(self._one(asked, transports, number, sample))
+                for task in tasks:
+                    group.create_task(task)
         for answers, (first, second) in zip(asked.prompts, asked.forms, strict=True):
             answers.texts = [*first, *second]
         return asked
@@ -121,7 +129,7 @@ class Interview:
                 return
             form = 1 if self._job.config.discreet else max(0, sample) % 2
             if sample >= 0:
-                received, found = await self._ask(transports[form], self._body(number, temperature=1.0), asked)
+                received, found = await self._ask(transports[form], self._body(PROMPTS[number], temperature=1.0), asked)
                 if found.standing is Classification.ANSWERED:
                     asked.forms[number][form].append(_text(received))
                 else:
@@ -129,25 +137,37 @@ class Interview:
                 return
             fields: dict[str, Any] = {"temperature": 0}
             more = {"logprobs": True, "top_logprobs": TOP} if self._logprobs else {}
-            received, found = await self._ask(transports[form], self._body(number, **fields, **more), asked)
+            received, found = await self._ask(transports[form], self._body(PROMPTS[number], **fields, **more), asked)
             if found.standing is Classification.REFUSED and more:
-                received, found = await self._ask(transports[form], self._body(number, **fields), asked)
+                received, found = await self._ask(transports[form], self._body(PROMPTS[number], **fields), asked)
             if found.standing is Classification.ANSWERED:
                 asked.prompts[number].greedy = _text(received)
                 asked.prompts[number].distributions = distributions(received)
             else:
                 asked.refused = found.detail or found.reason
 
+    async def _probe(self, asked: Asked, transports: list[Transport], number: int, form: int) -> None:
+        async with self._room:
+            if self._dead(asked) or self._budget.exceeded():
+                return
+            head = 1 if self._job.config.discreet else form
+            body = self._body(PROBES[number][form], max_tokens=PROBE_TOKENS)
+            received, found = await self._ask(transports[head], body, asked)
+            if found.standing is Classification.ANSWERED and received.observation.finish_reason != "length":
+                right = rf"(?<!\w)(?:{PROBES[number][2]})(?!\w)"
+                said = received.observation.answer.lower()
+                asked.probes[number][form] = re.search(right, said) is not None
+
     @staticmethod
     def _dead(asked: Asked) -> bool:
         """Nothing was ever answered: what is still planned would not be either."""
         return asked.lost.total() >= NEVER_ALIVE and not any(map(any, asked.forms))
 
-    def _body(self, number: int, **fields: Any) -> dict[str, Any]:
+    def _body(self, prompt: str, **fields: Any) -> dict[str, Any]:
         settings = self._settings
         body = {
             "model": self._job.model,
-            "messages": [{"role": "user", "content": PROMPTS[number]}],
+            "messages": [{"role": "user", "content": prompt}],
             "max_tokens": MAX_TOKENS,
             **({"top_p": settings["top_p"]} if settings["top_p"] is not None else {}),
             **settings["thinking"],

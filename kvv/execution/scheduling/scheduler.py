@@ -44,6 +44,8 @@ from kvv.transport import Transport
 ATTEMPTS = {Classification.UNAVAILABLE: 5, Classification.SERVER_ERROR: 3}
 #: attempts at one request that may be refused for the endpoint's pace before each counts as failed
 PACED_ATTEMPTS = 100
+#: refusals for the pace in a row, of any requests, after each of which the plainest request is asked beside them
+PACED_ALONE = 3
 #: pause before the second attempt, seconds; doubles with each further one
 BACKOFF_S = 0.5
 #: account and route answers that make a control probe worth its while; a contract case may ask for a missing model on
@@ -100,6 +102,7 @@ class Scheduler:
         self._halt = asyncio.Event()
         self._probes = count()
         self._refusals = 0
+        self._refused_in_a_row = 0
         self._features: dict[Role, Features] = {role: Features() for role in limiters}
         self._answers: dict[Role, int] = dict.fromkeys(limiters, 0)
         self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
@@ -298,6 +301,8 @@ class Scheduler:
             # the endpoint's pace is no failed attempt while it answers others
             paced += held
             tried += not (held and self._answers[request.role] > answers and paced <= PACED_ATTEMPTS)
+            if held and request.role is Role.TARGET:
+                await self._ask_plainly()
             answered = Answered(
                 request=request,
                 exchange=received.exchange,
@@ -338,6 +343,7 @@ class Scheduler:
         if found.standing is not Classification.UNAVAILABLE:
             limiter.rate.answered()
             self._answers[role] += 1
+            self._refused_in_a_row = 0
             self._features[role].answered(_features_of(case, request))
         if role is Role.TARGET:
             self._pace.heard(silent=found.reason in SILENCE)
@@ -367,6 +373,18 @@ class Scheduler:
             if first:
                 self._observer.note(f"the endpoint limits its rate ({found.reason}); requests are sent at its pace")
         return True
+
+    async def _ask_plainly(self) -> None:
+        """Requests that are all refused for the pace hold all others back: the plainest one tells whether the endpoint
+        is busy, or refuses what they have in common.
+        """
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row % PACED_ALONE:
+            return
+        found = await self._probe(())
+        if found.standing is Classification.ANSWERED:
+            self._limiters[Role.TARGET].rate.answered()
+            self._features[Role.TARGET].answered(features_of(self._control_request))
 
     def _plain_refused(self, found: Assessment) -> None:
         """An account that gave out may say so with a 400: then the plainest requests are refused, one after the

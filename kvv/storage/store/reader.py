@@ -136,11 +136,12 @@ class StoreReader:
         query = "SELECT suite, sum(samples) FROM cases GROUP BY suite ORDER BY min(number)"
         return {suite: int(n) for suite, n in self._rows(query)}
 
-    def last_verdict(self) -> int:
-        return int(next(self._rows("SELECT coalesce(max(id), 0) FROM verdict"))[0])
+    def last_verdict(self) -> str:
+        number, at = next(self._rows("SELECT count(*), coalesce(max(at), '') FROM verdict"))
+        return f"{number}.{at}"
 
     def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:
-        query = "SELECT record FROM verdict WHERE outcome = ? ORDER BY id DESC LIMIT ?"
+        query = "SELECT record FROM verdict WHERE outcome = ? ORDER BY at DESC, id DESC LIMIT ?"
         return [self._verdict(record) for (record,) in self._rows(query, outcome.value, limit)]
 
     def case_number(self, case_id: str) -> int | None:

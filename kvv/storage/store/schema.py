@@ -147,7 +147,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode, usable from any one thread at a time; nothing is read yet."""
     mode = "ro" if read_only else "rwc"
     factory: dict[str, Any] = {"factory": _Reading} if read_only else {}
-    connection = sqlite3.connect(
+    connection: sqlite3.Connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,

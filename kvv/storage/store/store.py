@@ -351,8 +351,8 @@ class Store:
         """Suite -> planned samples."""
         return self._reading(StoreReader.planned_samples)
 
-    def last_verdict(self) -> int:
-        """The number of the newest verdict, which grows; 0 where there is none."""
+    def last_verdict(self) -> str:
+        """How many verdicts there are and when the newest was put: changes whenever one is put, anew too."""
         return self._reading(StoreReader.last_verdict)
 
     def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:

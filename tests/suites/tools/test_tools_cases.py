@@ -108,6 +108,13 @@ def test_results_are_asked_for_only_of_tools_that_were_called(stage: Any, case: 
     assert reports_results(stage.look(case, stage.says(None, calls=[("g", "{}")]), siblings=siblings), wanted) is None
 
 
+def test_every_result_of_a_prepared_history_is_reported(stage: Any, case: Any) -> None:
+    wanted = ["WX-1", "TM-2"]
+    assert reports_results(stage.look(case, stage.says("wx-1 and TM-2")), wanted) is None
+    assert reports_results(stage.look(case, stage.says("WX-1 alone")), wanted).reason == "wrong-answer"
+    assert reports_results(stage.look(case, stage.says(None, calls=[("g", "{}")])), wanted) is None
+
+
 def test_a_text_cut_by_length_is_not_blamed(stage: Any, case: Any) -> None:
     assert says_all(stage.look(case, stage.says("al", finish="length")), ["all"]).outcome is Outcome.INCONCLUSIVE
 

@@ -63,7 +63,14 @@ def templates() -> Environment:
     sources = {name: source(f"{name}.html.j2", HOME) for name in (*SINGLE, *SEVERAL)} | {
         "macros.html.j2": source("macros.html.j2")
     }
-    filters = {"plain": plain, "block": block, "percent": percent, "tone": tone, "ago": ago, "seconds": seconds}
+    filters: dict[str, Callable[..., Any]] = {
+        "plain": plain,
+        "block": block,
+        "percent": percent,
+        "tone": tone,
+        "ago": ago,
+        "seconds": seconds,
+    }
     return environment(sources, filters)
 
 
@@ -115,7 +122,8 @@ class Guard:
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # nothing but the server's own start and stop
+            await self._app(scope, receive, send)
             return
         answer = self._refusal(scope)
         if answer is not None:
@@ -189,6 +197,7 @@ class Viewer:
             Route("/r/{run}/file/{name}", self._file),
             Route("/r/{run}/picture/{case:path}", self._picture),
             Route("/board.csv", self._board_csv),
+            Route("/favicon.ico", lambda r: Response(status_code=204)),
             Route("/static/view.css", lambda r: Response(style(), media_type="text/css")),
             Route("/static/view.js", lambda r: Response(script(), media_type="text/javascript")),
         ]

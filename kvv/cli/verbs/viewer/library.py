@@ -231,8 +231,8 @@ class Library:
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """A report without its list of checks, which may be ten thousand lines, and what stands behind but the traffic.
-    Raises OSError and ValueError.
+    """A report without its list of checks, which may be ten thousand lines, and of what stands behind the traffic
+    alone. Raises OSError and ValueError.
     """
     with path.open("rb") as file:
         start = file.read(HEAD_LIMIT)

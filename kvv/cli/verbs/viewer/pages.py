@@ -148,7 +148,8 @@ def _failed_in(library: Library, run: str) -> Collection[tuple[str, int]]:
 
 def _suites(store: Store, meta: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each planned suite with its counts; what was skipped as a whole comes last."""
-    planned, counts = store.planned_samples(), {}
+    planned = store.planned_samples()
+    counts: dict[str, dict[str, int]] = {}
     for suite, outcome, n in store.outcome_counts():
         counts.setdefault(suite, {})[outcome.value] = n
     found = []
@@ -270,7 +271,7 @@ def _exchange(stored: StoredExchange, meta: Mapping[str, Any], view: str) -> dic
         "answer": said.answer,
         "calls": [(call.name or "", call.arguments) for call in said.tool_calls],
         "error": said.error.message if said.error else "",
-        "curl": curl_line(str(meta.get("base_url", "")), stored),
+        "curl": curl_line(meta, stored),
         "body": _pretty(body) if view == "json" else body,
         "raw": raw_answer(stored)[:TEXT] if view == "json" else "",
         "frames": frames if view == "frames" else [],
@@ -344,7 +345,7 @@ def rule_page(library: Library, run: str, rule: str) -> Page:
                             "data": finding.excerpt
                             if frame is None
                             else frame.data[:2_000].decode("utf-8", "backslashreplace"),
-                            "curl": curl_line(str(meta.get("base_url", "")), stored) if not found else "",
+                            "curl": curl_line(meta, stored) if not found else "",
                         }
                     )
                     break
@@ -413,8 +414,8 @@ def compare_page(library: Library, runs: Sequence[str], query: Query) -> Page:
     try:
         found = compare_sides(_sides(library, names), np.random.default_rng(0), allowed=allowed)
     except UnlikeRuns as error:
-        values = {"cards": cards, "names": names, "why": str(error)}
-        return Page(template="unlike", title="Not comparable", values=values)
+        unlike: dict[str, Any] = {"cards": cards, "names": names, "why": str(error)}
+        return Page(template="unlike", title="Not comparable", values=unlike)
     document = compare_document(found)
     return Page(
         template="compare",
@@ -511,6 +512,7 @@ def board_page(library: Library, query: Query) -> Page:
         values={
             "rows": rows,
             "columns": board.columns if board else (),
+            "measured": [any(row["values"][at] for row in rows) for at in range(len(board.columns) if board else 0)],
             "sort": sort,
             "only": only,
             "published": board.published if board else (),
