@@ -27,6 +27,8 @@ from kvv.cases.suite import Context, Settings, SuiteKind, load_suite, suite_ids
 from kvv.cli.main import build_parser
 from kvv.core import Surface
 from kvv.core.exit_codes import ExitCode
+from kvv.planning.config import CONFIG_FILE, RunConfig
+from kvv.planning.trust import GUARDED, TRUST_VARIABLE
 from kvv.profiles.policy import Policy, load_policy, policy_ids
 from kvv.profiles.profile import Profile, load_profile, profile_ids
 from kvv.protocol.rules import RULES
@@ -166,6 +168,20 @@ def policy_page() -> str:
     )
 
 
+def configuration_page() -> str:
+    guarded = ", ".join(f"`{name}`" for name in GUARDED)
+    head = f"""# {CONFIG_FILE}
+
+Options of a run may stand in `{CONFIG_FILE}` of the current folder. An option on the command line goes before a variable
+(`KVV_BASE_URL`, `KVV_MODEL`), and a variable before the file.
+
+{guarded}, and paths outside the folder, are followed only if you gave `--trust-config` once, until the file changes. In CI
+they are followed if `{TRUST_VARIABLE}` holds the file's SHA-256.
+
+"""
+    return head + "\n".join(tables_of(RunConfig, "", set()))
+
+
 def case_file_page() -> str:
     return (
         "# Case file\n\n`cases.toml` of a contract suite: what is sent, and what the answer must show.\n\n"
@@ -297,6 +313,7 @@ def reason_page() -> str:
 
 PAGES = {
     "reference/command-line.md": command_line,
+    "reference/configuration.md": configuration_page,
     "reference/profile.md": profile_page,
     "reference/policy.md": policy_page,
     "reference/case-file.md": case_file_page,

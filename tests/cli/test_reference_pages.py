@@ -36,6 +36,7 @@ def test_every_rule_policy_profile_and_verb_has_its_place(reference: ModuleType)
         (profile_ids(), reference.profile_page()),
     ):
         assert [name for name in names if f"| `{name}` |" not in page] == []
+    assert "| `max_cost` | number | `absent` |" in reference.configuration_page()
     shown = reference.command_line()
     assert "## kvv baseline accept\n" in shown
     assert "| 3 | inconclusive |" in shown
