@@ -172,11 +172,11 @@ def configuration_page() -> str:
     guarded = ", ".join(f"`{name}`" for name in GUARDED)
     head = f"""# {CONFIG_FILE}
 
-Options of a run may stand in `{CONFIG_FILE}` of the current folder. An option on the command line goes before a variable
-(`KVV_BASE_URL`, `KVV_MODEL`), and a variable before the file.
+Options of a run may stand in `{CONFIG_FILE}` of the current folder. An option on the command line goes before
+a variable (`KVV_BASE_URL`, `KVV_MODEL`), and a variable before the file.
 
-{guarded}, and paths outside the folder, are followed only if you gave `--trust-config` once, until the file changes. In CI
-they are followed if `{TRUST_VARIABLE}` holds the file's SHA-256.
+{guarded}, and paths outside the folder, are followed only if you gave `--trust-config` once, until the file changes.
+In CI they are followed if `{TRUST_VARIABLE}` holds the file's SHA-256.
 
 """
     return head + "\n".join(tables_of(RunConfig, "", set()))
