@@ -254,11 +254,14 @@ def cases_page() -> str:
 def reason_codes() -> dict[str, set[str]]:
     """Reason codes in the source, and the packages that give them: what is passed as ``reason`` or to TAKES_REASON."""
     found: dict[str, set[str]] = defaultdict(set)
-    package = Path(kvv.__file__).parent
-    for root, name in ((package, "kvv"), *((Path(each), "suites") for each in kvv.suites.__path__)):
+    roots = (Path(kvv.__file__).parent, *map(Path, kvv.suites.__path__))
+    for root in roots:
         for path in sorted(root.rglob("*.py")):
-            parts = path.relative_to(root).parts
-            where = f"suites/{parts[0]}" if "suites" in (name, parts[0]) else f"{parts[0]}"
+            first = path.relative_to(root).parts[0]
+            # an installed package holds the suites, an editable one has them elsewhere
+            if root == roots[0] and first == "suites":
+                continue
+            where = first if root == roots[0] else f"suites/{first}"
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if isinstance(node, ast.Call):
                     for code in codes_in(node):

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from kvv.cli.main import build_parser
+from kvv.core.exit_codes import ExitCode
 from kvv.planning.shard import parse_shard
 from kvv.profiles.policy import policy_ids
 
@@ -106,7 +107,7 @@ def written_commands(page: str) -> list[list[str]]:
         for name, value in exported.items():
             line = re.sub(rf"\${name}\b", value, line)
         if match := re.search(r"(?:^|[ /])kvv (?=[a-z])(.*)", line):
-            found.append(shlex.split(match[1], comments=True))
+            found.append(shlex.split(match[1].removesuffix("&"), comments=True))
     return found
 
 
@@ -123,6 +124,23 @@ def test_every_command_in_a_page_is_one_of_ours(name: str) -> None:
 
 def known_verbs() -> set[str]:
     return next(set(action.choices) for action in parser()._actions if action.dest == "verb" and action.choices)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_of_a_page_leads_to_a_file(name: str) -> None:
+    """MkDocs checks pages among each other; README and CONTRIBUTING lie outside of it."""
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / name).read_text("utf-8"))
+    # reference pages are made when the documentation is built
+    missing = [link for link in links if not ((ROOT / name).parent / link).exists() and "/reference/" not in link]
+    assert [link for link in missing if not link.startswith("reference/")] == []
+
+
+def test_readme_is_short_and_states_the_exit_codes() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [int(code) for code in ExitCode]
+    assert "independent project and is not affiliated with Moonshot AI" in text
+    assert (DOCS / "images/report.png").stat().st_size < 200_000
 
 
 def test_commands_are_found_in_blocks_and_in_text() -> None:
