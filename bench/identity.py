@@ -9,6 +9,7 @@ apart. 4-bit and 8-bit rounding is by groups of 32 weights, as common formats do
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tables import show
 
+from kvv.decision import identity
 from kvv.decision.identity import ALPHA, IdentityData, PromptData, judge
 from kvv.stats import clopper_pearson
 
@@ -146,7 +148,10 @@ def main() -> None:
     parser.add_argument("--null", type=int, default=10_000)
     parser.add_argument("--each", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", metavar="REGEX", help="rows whose name or way of asking matches")
+    parser.add_argument("--permutations", type=int, default=identity.PERMUTATIONS)
     arguments = parser.parse_args()
+    identity.PERMUTATIONS = arguments.permutations
     null, each = (200, 50) if arguments.quick else (arguments.null, arguments.each)
     official, other = Network.drawn(1), Network.drawn(2)
     near = replace(official, out=official.out + 0.3 * other.out)
@@ -167,6 +172,9 @@ def main() -> None:
     told = []
     for name, (network, candidate) in rows.items():
         for greedy in (False, True):
+            asked = "with greedy" if greedy else "sampled only"
+            if not re.search(arguments.only, f"{name}, {asked}"):
+                continue
             n = null if network is official else each
             g = np.random.default_rng([arguments.seed, greedy])
             begun = time.perf_counter()
@@ -176,7 +184,7 @@ def main() -> None:
             told.append(
                 [
                     name,
-                    "with greedy" if greedy else "sampled only",
+                    asked,
                     nats,
                     n,
                     f"{100 * alarms / n:.2f} [{100 * found.low:.2f}, {100 * found.high:.2f}]",

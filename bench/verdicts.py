@@ -793,17 +793,16 @@ def planned(rng: np.random.Generator, runs: int) -> list[Row]:
 def _identical(policy: Policy, suite: Simulated, runs: int, rng: np.random.Generator) -> float:
     """The share of runs of an identical vendor that pass, with other questions in each."""
     decided, passed, done = Decided(policy, suite), 0, 0
-    mean = float(suite.p.mean())
-    noise = float((suite.p * (1 - suite.p)).mean())
+    noise = 0.05 if suite.draw is graded else _noise(suite)
     while done < runs:
         many = min(200, runs - done)
         if suite.samples == 1 and suite.draw is binary:
-            p = bimodal(MEANS[suite.id], _noise(suite), many * len(suite.p), rng).reshape(many, -1)
+            p = bimodal(MEANS[suite.id], noise, many * len(suite.p), rng).reshape(many, -1)
             found = decided.on(rng.random(p.shape) < p, rng.random(p.shape) < p)
             passed += int((found == Outcome.PASS).sum())
         else:
             for _ in range(many):
-                p = bimodal(mean, min(noise, 0.9 * mean * (1 - mean)), len(suite.p), rng)
+                p = bimodal(MEANS[suite.id], noise, len(suite.p), rng)
                 one = scored(policy, suite, drawn(suite, p, rng), [drawn(suite, p, rng)])
                 passed += one is Outcome.PASS
         done += many

@@ -24,6 +24,7 @@ from kvv.stats.power import (
     failing_difference,
     parity_chances,
     pass_probability,
+    repeats_pass_probability,
     seen_probability,
     visible_loss,
 )
@@ -160,16 +161,22 @@ def _tail(alpha: float, clusters: int) -> float:
 Chances = tuple[float, float, float]
 
 
+def _draws() -> np.random.Generator:
+    """The forecast of one plan is always the same."""
+    return np.random.default_rng(0)
+
+
 def _exact(margin: float, design: Design, alpha: float, fractions: tuple[float, ...]) -> Chances:
     looked = len(fractions) > 1
     tails = [float(ndtr(-bound)) for bound in obrien_fleming(alpha, fractions)] if looked else [alpha]
-    # the forecast of one plan is always the same
-    found = parity_chances(design, margin, tails, fractions if looked else (1.0,), np.random.default_rng(0))
+    found = parity_chances(design, margin, tails, fractions if looked else (1.0,), _draws())
     return found.passes, found.fails, found.saved
 
 
 def _by_t(margin: float, design: Design, alpha: float, fractions: tuple[float, ...]) -> Chances:
     fails = fail_probability(design.se, margin, alpha=_tail(alpha, design.clusters))
+    if len(fractions) < 2 and design.repeated and design.clusters == design.n:
+        return repeats_pass_probability(design, margin, _draws(), alpha=alpha), fails, 0.0
     if len(fractions) < 2:
         return pass_probability(design.se, margin, alpha=alpha, clusters=design.clusters), fails, 0.0
     chances = look_chances(_tail(alpha, design.clusters), fractions, min(FAR, margin / design.se))
@@ -186,7 +193,7 @@ def _regression(entry: Benchmark, design: Design, alpha: float, power: float, fr
         return 0.0, alpha, 0.0
     if len(fractions) < 2:
         fails = fail_probability(design.se, entry.margin, alpha=alpha)
-        seen = seen_probability(design, wanted, alpha=alpha, power=power, wrong=WRONG_PASS)
+        seen = seen_probability(design, wanted, _draws(), alpha=alpha, power=power, wrong=WRONG_PASS)
         return (1 - fails) * seen, fails, 0.0
     drift = min(FAR, entry.margin / design.se) if design.se > 0 else FAR if entry.margin > 0 else 0.0
     fails = sum(chance.below for chance in look_chances(alpha, fractions, drift))
@@ -197,7 +204,7 @@ def _regression(entry: Benchmark, design: Design, alpha: float, power: float, fr
         for share in fractions
     ]
     each = [
-        seen_probability(part, wanted, alpha=tail, power=power, wrong=level)
+        seen_probability(part, wanted, _draws(), alpha=tail, power=power, wrong=level)
         for part, tail, level in zip(parts, tails, wrong, strict=True)
     ]
     # the chance to pass at a look or before it grows with the sample

@@ -1,9 +1,9 @@
 """Is it the same model? One p-value from what an endpoint and two official runs answered to the same prompts.
 
-Three looks, each by permutation, so that nothing is assumed of the model: texts sampled at temperature 1 (maximum mean
-discrepancy), how long greedy answers agree, and the distributions of the next token where they are served. The endpoint
-is held to what official runs show among themselves. A difference is no harm by itself: it says that the benchmarks
-should run.
+Each look is a permutation test, so that nothing is assumed of the model: texts sampled at temperature 1, prompt by
+prompt (maximum mean discrepancy) and their style over all prompts; how long greedy answers agree; the distributions of
+the next token where they are served. The endpoint is held to what official runs show among themselves. A difference is
+no harm by itself: it says that the benchmarks should run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from math import comb
 import numpy as np
 
 from kvv.core import Outcome
-from kvv.stats.two_sample import Floats, codes, hamming_kernel, mmd_test, odd_one_out, repeats_test
+from kvv.stats.two_sample import (
+    Floats,
+    codes,
+    hamming_kernel,
+    mmd_test,
+    odd_one_out,
+    repeats_test,
+    style_test,
+    trigram_features,
+)
 
 #: a difference is said below this p-value: less than one false alarm in 1,000 audits
 ALPHA = 0.001
@@ -82,7 +91,7 @@ def judge(data: IdentityData, generator: np.random.Generator) -> IdentityResult:
     if not asked:
         raise ValueError("no prompt was answered by both sides")
     two = all(len(one.references) > 1 and all(one.references) for one in asked)
-    looks = [_sampled(asked, generator)]
+    looks = [_sampled(asked, generator), _style(asked, generator)]
     looks += [look for look in (_greedy(asked, generator), _next_token(asked, generator)) if look is not None]
     p = min(1.0, len(looks) * min(look.p for look in looks))
     official_p = _official(asked, generator) if two else None
@@ -166,6 +175,22 @@ def _sampled(asked: Sequence[PromptData], generator: np.random.Generator) -> Loo
     theirs = np.mean([_off_diagonal(kernel[k:, k:]) for kernel, k in zip(kernels, counts, strict=True)])
     return Look(
         name="texts at temperature 1", p=found.p, theirs=float(theirs), ours=float(ours), unit="likeness", n=sum(counts)
+    )
+
+
+def _style(asked: Sequence[PromptData], generator: np.random.Generator) -> Look:
+    counts = [len(one.texts) for one in asked]
+    features = [trigram_features([*one.texts, *_pooled(one)]) for one in asked]
+    found = style_test(features, counts, generator, PERMUTATIONS)
+    halves = [(each[k:], len(one.references[0])) for each, k, one in zip(features, counts, asked, strict=True)]
+    theirs = [half[:k].mean(axis=0) - half[k:].mean(axis=0) for half, k in halves if 0 < k < len(half)]
+    return Look(
+        name="style over all prompts",
+        p=found.p,
+        theirs=float(np.linalg.norm(np.mean(theirs, axis=0))) if theirs else 0.0,
+        ours=found.statistic**0.5,
+        unit="distance of mean texts",
+        n=sum(counts),
     )
 
 

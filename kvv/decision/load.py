@@ -112,7 +112,7 @@ class StepResult:
     requests_s: Estimate
     output_tokens_s: Estimate
     goodput: Estimate
-    goodput_s: float
+    goodput_s: Estimate
     ttft: Mapping[str, Estimate]
     e2e: Mapping[str, Estimate]
     ttft_by_length: Mapping[str, Mapping[str, Estimate]]
@@ -219,7 +219,7 @@ def _step(
     else:
         outcome = Outcome.PASS if decisions == {Outcome.PASS} and not step.unsent else Outcome.INCONCLUSIVE
     good = sum(tally.keeps_all(sample.timed()) for sample in answered)
-    seconds = step.window[1] - step.window[0]
+    share, seconds = share_of(good, len(step.samples)), step.window[1] - step.window[0]
     return StepResult(
         step=step,
         outcome=outcome,
@@ -227,8 +227,8 @@ def _step(
         known=known,
         requests_s=_rate(step, lambda tokens: 1.0, Unit.PER_S),
         output_tokens_s=_rate(step, float, Unit.RATE),
-        goodput=_share(good, len(step.samples)),
-        goodput_s=good / seconds if seconds > 0 else 0.0,
+        goodput=share,
+        goodput_s=_per_second(share, len(step.samples), seconds),
         ttft=_quantiles(sample.ttft_ms for sample in answered),
         e2e=_quantiles(sample.e2e_ms for sample in answered),
         ttft_by_length=_grouped(answered, lambda one: length_group(one.uncached), lambda one: one.ttft_ms),
@@ -258,11 +258,20 @@ def length_group(tokens: int) -> str:
     return f"{low // 1000}k and more"
 
 
-def _share(part: int, whole: int) -> Estimate:
+def share_of(part: int, whole: int) -> Estimate:
+    """A share with Wilson's interval."""
     if not whole:
         return Estimate(value=None)
     found = wilson(part, whole)
     return Estimate(value=part / whole, low=found.low, high=found.high, n=whole)
+
+
+def _per_second(share: Estimate, n: int, seconds: float) -> Estimate:
+    """A share of n requests as requests a second, its interval that of the share."""
+    if share.value is None or share.low is None or share.high is None or seconds <= 0:
+        return Estimate(value=None, unit=Unit.PER_S)
+    value, low, high = (each * n / seconds for each in (share.value, share.low, share.high))
+    return Estimate(value=value, low=low, high=high, n=n, unit=Unit.PER_S)
 
 
 def _quantiles(values: Iterable[float | None]) -> dict[str, Estimate]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvv.decision.load import LoadResult, StepResult
+from kvv.decision.load import LoadResult, StepResult, share_of
 from kvv.execution.load.ladder import LoadExample
 from kvv.rendering.document import Curve, Document, DocumentTable, Estimate, Excerpt, Section, Value
 from kvv.rendering.escape import jsonable, percent
@@ -78,7 +78,7 @@ def _overview(report: LoadReport) -> Section:
             *(step.ttft.get(name) for name in ("p50", "p95", "p99")),
             *(step.e2e.get(name) for name in ("p50", "p95")),
             step.goodput,
-            f"{step.goodput_s:.3g}",
+            step.goodput_s,
             step.fairness,
             ", ".join(name for name, _ in step.why),
         )
@@ -137,8 +137,8 @@ def _right(report: LoadReport) -> Section:
             p = "–" if one.p is None else f"{one.p:.2g}"
             told = "more than at lower loads" if one.worse else ""
             what = "wire rules" if one.kind == "wire" else one.kind
-            rows.append((f"{step.load:g}", what, one.wrong, one.n, percent(one.wrong / one.n), p, told))
-    columns = (report.unit, "known answer", "wrong", "of", "%", "p against lower loads", "")
+            rows.append((f"{step.load:g}", what, one.wrong, share_of(one.wrong, one.n), p, told))
+    columns = (report.unit, "known answer", "wrong", "%", "p against lower loads", "")
     rules = _counts("rules", report, "wire rule", lambda step: step.rules)
     excerpts = tuple(
         Excerpt(
@@ -163,11 +163,11 @@ def _right(report: LoadReport) -> Section:
 
 def _counts(name: str, report: LoadReport, what: str, of: Any) -> DocumentTable:
     rows: list[tuple[Value, ...]] = [
-        (f"{step.load:g}", key, count, len(step.step.samples), percent(count / len(step.step.samples)))
+        (f"{step.load:g}", key, count, share_of(count, len(step.step.samples)))
         for step in report.result.steps
         for key, count in sorted(of(step).items())
     ]
-    return DocumentTable(name=name, columns=(report.unit, what, "requests", "of", "%"), rows=tuple(rows))
+    return DocumentTable(name=name, columns=(report.unit, what, "requests", "%"), rows=tuple(rows))
 
 
 def _levels(report: LoadReport) -> DocumentTable:
@@ -241,7 +241,7 @@ def _step(step: StepResult) -> dict[str, Any]:
         "itl_ms_by_workload": {name: _each(row) for name, row in step.itl_by_workload.items()},
         "e2e_ms": _each(step.e2e),
         "goodput": _estimate(step.goodput),
-        "goodput_requests_s": step.goodput_s,
+        "goodput_requests_s": _estimate(step.goodput_s),
         "fairness": _estimate(step.fairness),
         "failures": dict(step.errors),
         "rules": dict(step.rules),

@@ -70,7 +70,8 @@ def _head(view: RunView) -> str:
         facts.append(f"- {len(end.fingerprints)} system fingerprints: {some}")
     if run.partial:
         facts.append("- **partial**: less than the planned sample was asked")
-    why = [f"- {cell(reason, 600)}" for reason in decision.why[:20]]
+    # where causes are told they say it
+    why = [] if view.explained else [f"- {cell(reason, 600)}" for reason in decision.why[:20]]
     return "\n\n".join(
         ["\n\n".join(lines), "\n".join(facts), *(["What kept a pass away:\n\n" + "\n".join(why)] if why else [])]
     )

@@ -76,7 +76,7 @@ def next_commands(view: RunView, folder: str) -> list[tuple[str, str]]:
         )
     if any(cause.kind in (CauseKind.ENDPOINT, CauseKind.OPEN) for cause in view.causes) and view.run.partial:
         found.append((f"kvv resume {run}", "asks what is missing"))
-    if any(cause.counts for cause in view.causes):
+    if any(cause.counts and cause.kind in (CauseKind.CASES, CauseKind.RULE) for cause in view.causes):
         found.append((f"kvv run --last-failed {run}", "after a change: asks only what failed"))
     found += [(f"kvv view {run}", "looks at it in a browser"), (f"kvv gate {run}", "compares it with the baseline")]
     return found[:2]

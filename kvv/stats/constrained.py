@@ -44,7 +44,7 @@ def tabulated(differences: ArrayLike) -> tuple[Floats, Floats, int]:
     )
     counts: Floats = seen.astype(np.float64)
     counts[[0, -1]] -= 1
-    return counts, steps, grid
+    return counts, steps.astype(np.float64), grid
 
 
 def constrained(counts: Floats, values: Floats, mu: Floats) -> Floats:

@@ -12,6 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kvv.core.lazy import numpy as np
 from kvv.stats.constrained import mean_p, mean_p_below
@@ -19,6 +20,13 @@ from kvv.stats.interval import normal_quantile, t_quantile
 from kvv.stats.rerun import lost_variance, visible_pairs, visible_repeats
 from kvv.stats.special import bdtr, chdtr, nctdtr, ndtr, pdtr
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: the mean score of a reference that is not known before
+EXPECTED_SCORE = 0.9
 #: simulated runs of a forecast: its chances are right to half a point
 DRAWS = 4_000
 
@@ -50,6 +58,11 @@ class Design:
     def exact(self) -> bool:
         """One right-or-wrong sample of the vendor: the exact sum is compared (``kvv.stats.constrained``)."""
         return not self.clusters and self.k_vendor == 1
+
+    @property
+    def repeated(self) -> bool:
+        """Both sides have repeats."""
+        return round(self.k_vendor) > 1 and round(min(self.k_reference, 2)) > 1
 
     @property
     def se(self) -> float:
@@ -104,13 +117,19 @@ def visible_loss(design: Design, *, alpha: float = 0.05, power: float = 0.8) -> 
 
 
 def seen_probability(
-    design: Design, loss: float, *, alpha: float = 0.05, power: float = 0.8, wrong: float = 0.01
+    design: Design,
+    loss: float,
+    rng: np.random.Generator,
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    wrong: float = 0.01,
 ) -> float:
     """The chance that an identical vendor's answers would have shown ``loss`` with this power and rule it out, but for
     ``wrong``.
 
     The scatter is itself a draw: of the number of discordant questions for one binary sample a side (Poisson), of the
-    variance of differences otherwise (chi-square).
+    answers for repeats (simulated), of the variance of differences otherwise (chi-square).
     """
     z = normal_quantile(1 - wrong)
     if math.isinf(z) or math.isinf(normal_quantile(1 - alpha)):
@@ -140,9 +159,50 @@ def seen_probability(
         )
     if design.se <= 0:
         return float(narrow > 0)
+    if design.repeated:
+        drawn = _repeats(design, rng)
+        pairs = 2 * design.n / (1 / design.k_vendor + 1 / design.k_reference)
+        half = np.hypot(z * drawn.within, z * z / (pairs + z * z))
+        return float(((drawn.within <= narrow) & (drawn.estimate - half > -loss)).mean())
     df = design.n - 1
     # the scatter is narrow enough, and the estimate lies so many standard errors above the loss
     return float(chdtr(df, df * (narrow / design.se) ** 2) * ndtr(loss / design.se - z))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Repeats:
+    """Of simulated runs of an identical vendor: the difference, its standard errors between questions and within."""
+
+    estimate: Floats
+    between: Floats
+    within: Floats
+
+
+def _repeats(design: Design, rng: np.random.Generator) -> _Repeats:
+    """Right-or-wrong answers, questions with chances from a beta distribution that leaves the variance ``sigma2``."""
+    n, k, other = design.n, round(design.k_vendor), round(min(design.k_reference, 1000))
+    mean = EXPECTED_SCORE if design.reached is None else design.reached
+    if mean * (1 - mean) <= design.sigma2:
+        mean = 0.5
+    share = min(max(design.sigma2 / (mean * (1 - mean)), 1e-6), 1 - 1e-6)
+    size = share / (1 - share)
+    p = rng.beta(mean * size, (1 - mean) * size, (DRAWS, n))
+    vendor, reference = rng.binomial(k, p) / k, rng.binomial(other, p) / other
+    gaps = vendor - reference
+    variance = vendor * (1 - vendor) / (k - 1) + reference * (1 - reference) / (other - 1)
+    between = gaps.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.full(DRAWS, math.inf)
+    return _Repeats(estimate=gaps.mean(axis=1), between=np.asarray(between), within=np.sqrt(variance.sum(axis=1)) / n)
+
+
+def repeats_pass_probability(design: Design, margin: float, rng: np.random.Generator, *, alpha: float = 0.05) -> float:
+    """The chance that the lower limit of Student's t lies above -``margin`` for an identical vendor, both sides with
+    repeats; the standard error is the larger of the two.
+    """
+    if design.clusters < 2:
+        return 0.0
+    drawn = _repeats(design, rng)
+    half = t_quantile(1 - alpha, design.clusters - 1) * np.maximum(drawn.between, drawn.within)
+    return float(((drawn.estimate - half > -margin) & (half > 0)).mean())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ Floats = NDArray[np.float64]
 #: permutations are drawn in parts of this size, and no more once this many statistics were as large: the p-value is
 #: large then (Besag and Clifford, Sequential Monte Carlo p-values, Biometrika 1991)
 PART, ENOUGH = 250, 25
+#: columns that three characters are hashed to
+FEATURES = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,40 @@ def codes(texts: Sequence[str], length: int) -> NDArray[np.int32]:
 def hamming_kernel(rows: NDArray[np.int32]) -> Floats:
     """The share of places at which two rows agree: (n, n), 1 on the diagonal."""
     return np.asarray((rows[:, None, :] == rows[None, :, :]).mean(axis=2), dtype=np.float64)
+
+
+def trigram_features(texts: Sequence[str], width: int = FEATURES) -> Floats:
+    """How often each three characters follow each other, hashed to ``width`` columns, square roots, norm 1: (n, width).
+
+    Their inner product is a spectrum kernel (Leslie, Eskin and Noble, 2002).
+    """
+    found = np.zeros((len(texts), width))
+    for row, text in zip(found, texts, strict=True):
+        grams = [text[i : i + 3].encode("utf-8", "surrogatepass") for i in range(max(1, len(text) - 2))]
+        np.add.at(row, [crc32(gram) % width for gram in grams], 1.0)
+    found = np.sqrt(found)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), dtype=np.float64)
+
+
+def style_test(
+    features: Sequence[Floats], first: Sequence[int], generator: np.random.Generator, permutations: int = 9_999
+) -> PermutationTest:
+    """Whether the first ``first[i]`` texts of prompt i differ from the rest in what all prompts have in common: words,
+    style, language. Labels are permuted within each prompt.
+
+    The statistic is the squared distance of the two means over all prompts.
+    """
+    centred = [each - each.mean(axis=0) for each in features]
+    weights = [_weights(len(each), count) / len(features) for each, count in zip(features, first, strict=True)]
+
+    def statistics(count: int) -> Floats:
+        total = np.zeros((count, centred[0].shape[1]))
+        for each, weight in zip(centred, weights, strict=True):
+            total += generator.permuted(np.broadcast_to(weight, (count, len(weight))), axis=1) @ each
+        return np.asarray((total**2).sum(axis=1), dtype=np.float64)
+
+    mean = sum(weight @ each for each, weight in zip(centred, weights, strict=True))
+    return _permuted(float((mean**2).sum()), statistics, permutations)
 
 
 def mmd_test(

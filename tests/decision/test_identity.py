@@ -64,9 +64,9 @@ def test_greedy_answers_that_part_early_are_seen_although_samples_are_alike() ->
     found = judged(greedy=("the river is long", "the river is loud", "a stone"))
     assert (found.outcome, [look.name for look in found.looks]) == (
         Outcome.FAIL,
-        ["texts at temperature 1", "greedy answers"],
+        ["texts at temperature 1", "style over all prompts", "greedy answers"],
     )
-    assert (found.looks[1].theirs, found.looks[1].ours) == (15, 0)
+    assert (found.looks[2].theirs, found.looks[2].ours) == (15, 0)
     alike = judged(greedy=("the river is long", "the river is loud", "the river is low"))
     assert alike.outcome is Outcome.PASS
 
@@ -75,16 +75,32 @@ def test_distributions_are_compared_only_where_the_texts_are_still_the_same() ->
     official = ({"a": 0.6, "b": 0.4}, {"c": 1.0})
     near = ({"a": 0.5, "b": 0.5}, {"c": 1.0})
     found = judged(distributions=(official, official, near))
-    assert found.looks[1].p < 0.001
-    assert found.looks[1].ours == pytest.approx(0.05)
+    assert found.looks[2].p < 0.001
+    assert found.looks[2].ours == pytest.approx(0.05)
     # the first token differs: what follows is of another text
     after = judged(distributions=(({"a": 0.6, "b": 0.4}, {"x": 1.0}),) * 2 + (({"a": 0.4, "b": 0.6}, {"y": 1.0}),))
-    assert after.looks[1].ours == pytest.approx(0.2)
+    assert after.looks[2].ours == pytest.approx(0.2)
 
 
 def test_the_p_value_pays_for_each_look() -> None:
     found = judged(greedy=("same", "same", "same"))
-    assert found.p == min(1.0, 2 * min(look.p for look in found.looks))
+    assert found.p == min(1.0, 3 * min(look.p for look in found.looks))
+
+
+def test_a_style_that_all_prompts_share_is_seen_where_no_prompt_shows_it() -> None:
+    def some_other(generator: np.random.Generator) -> tuple[str, ...]:
+        return texts(generator, 6, tuple(f"{a}{b}" for a in WORDS for b in WORDS)) + texts(generator, 1, OTHER)
+
+    many = tuple(f"{a}{b}" for a in WORDS for b in WORDS)
+    generator = np.random.default_rng(3)
+    prompts = [
+        PromptData(references=(texts(generator, 7, many), texts(generator, 7, many)), texts=some_other(generator))
+        for _ in range(20)
+    ]
+    found = judge(IdentityData(prompts=tuple(prompts)), generator)
+    assert found.looks[0].p > 0.01
+    assert found.looks[1].p < 0.0005
+    assert found.outcome is Outcome.FAIL
 
 
 def test_cached_answers_are_named() -> None:

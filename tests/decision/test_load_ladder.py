@@ -139,7 +139,7 @@ def test_goodput_counts_requests_that_keep_every_level() -> None:
     mixed = [*GOOD[:40], *SLOW[:10], *[sample(right=False)] * 5, *[sample(failure="reset", right=None)] * 5]
     (row,) = ladder(step(1, *mixed)).steps
     assert row.goodput.value == pytest.approx(40 / 60)
-    assert row.goodput_s == pytest.approx(4.0)
+    assert row.goodput_s.value == pytest.approx(4.0)
 
 
 def test_fairness_is_one_where_all_lengths_are_slowed_alike() -> None:

@@ -61,8 +61,9 @@ def test_another_model_is_told_from_the_same(
             *("identity", *at(server), *references, *more),
             *("--out", str(tmp_path / "o"), "-q"),
         )
+    assert ran.code == code, ran.said
     data = data_of(tmp_path / "o")
-    assert (ran.code, data["verdict"]) == (code, verdict)
+    assert data["verdict"] == verdict
     assert data["requests"] <= 200
     assert data["recognised"] is False
 

@@ -23,7 +23,8 @@ from kvv.reporting import csv as csv_report
 from kvv.reporting import github, html, junit, leaderboard, markdown, text
 from kvv.reporting import json as json_report
 from kvv.stats.metrics import rate_stat
-from kvv.storage.view import Unlisted, shown_metric, timing_of
+from kvv.storage.causes import find_causes
+from kvv.storage.view import Asked, Unlisted, shown_metric, timing_of
 
 RENDERERS = {
     "json": json_report.render,
@@ -319,3 +320,39 @@ def test_wrong_answers_that_a_report_does_not_list_are_counted(views: Any) -> No
     found = json.loads(json_report.render(view))
     jsonschema.validate(found, SCHEMA)
     assert found["unlisted"][0] == {"suite": "ocrbench", "verdict": "fail", "n": 288}
+
+
+def test_a_dead_endpoint_is_one_error_and_one_cause_in_every_report(views: Any) -> None:
+    pairs = [views.judged(f"params/n{i}", "params", Outcome.INCONCLUSIVE) for i in range(40)]
+    view = views.make("", extra=pairs)
+    dead = replace(view, trouble="nothing accepts connections there")
+    dead = replace(dead, causes=find_causes(dead))
+    found = ET.fromstring(junit.render(dead).encode())  # noqa: S314 our own
+    errors = [case.get("name") for case in found.iter("testcase") if case.find("error") is not None]
+    assert errors == ["reachable", "params/ours"]  # and the one on which our own code failed
+    assert dead.causes[0].sentence == "nothing accepts connections there: 41 cases, availability."
+    out = text.render(dead)
+    assert out.count("nothing accepts connections there") == 1
+    assert "params/n7" not in out
+
+
+def test_junit_has_times_findings_as_cases_and_names_causes(views: Any) -> None:
+    view = views.make()
+    timed = replace(view, checks=tuple(replace(row, asked=Asked(seconds=1.5)) for row in view.checks))
+    suites = {suite.get("name"): suite for suite in ET.fromstring(junit.render(timed).encode())}  # noqa: S314
+    assert {case.get("time") for case in suites["params"].iter("testcase")} == {"1.500"}
+    assert suites["params"].get("time") == f"{1.5 * len(list(suites['params'].iter('testcase'))):.3f}"
+    (rule,) = suites["wire-rules"].iter("testcase")
+    assert (rule.get("name"), rule.find("failure") is not None) == ("stream/done", True)
+    failure = next(
+        case.find("failure") for case in suites["params"].iter("testcase") if case.get("name") == "params/too-hot"
+    )
+    assert "cause: not refused" in failure.text
+    assert "3 cases" in suites["params"].find("system-out").text
+
+
+def test_the_next_two_commands_fit_what_happened(views: Any) -> None:
+    failed = [command for command, _ in text.next_commands(views.make(), "reports/a b")]
+    assert failed == ["kvv show params/too-hot --run 'reports/a b'", "kvv run --last-failed 'reports/a b'"]
+    clean = replace(views.make(), causes=())
+    assert [command for command, _ in text.next_commands(clean, "r")] == ["kvv view r", "kvv gate r"]

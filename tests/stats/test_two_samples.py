@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvv.stats.two_sample import codes, hamming_kernel, mmd_test, odd_one_out, repeats_test
+from kvv.stats.two_sample import (
+    codes,
+    hamming_kernel,
+    mmd_test,
+    odd_one_out,
+    repeats_test,
+    style_test,
+    trigram_features,
+)
 
 LETTERS = np.array(list("abcd"))
 
@@ -39,6 +47,22 @@ def test_equal_distributions_are_told_apart_as_rarely_as_the_p_value_says() -> N
 def test_different_distributions_are_told_apart() -> None:
     generator = np.random.default_rng(2)
     assert p_of(generator, [0.7, 0.1, 0.1, 0.1], 9_999) < 0.001
+
+
+def test_style_is_told_apart_as_rarely_as_the_p_value_says_and_where_there_is_one() -> None:
+    generator = np.random.default_rng(8)
+
+    def p_of_style(weights: list[float]) -> float:
+        prompts = [drawn(generator, 3, weights) + drawn(generator, 6, [0.25] * 4) for _ in range(6)]
+        return style_test([trigram_features(texts, 64) for texts in prompts], [3] * 6, generator, 999).p
+
+    assert sum(p_of_style([0.25] * 4) <= 0.05 for _ in range(200)) <= 20
+    assert p_of_style([0.7, 0.1, 0.1, 0.1]) <= 0.002
+
+
+def test_features_have_norm_one_for_every_text() -> None:
+    found = trigram_features(["", "ab", "abcabc", "\ud800 lone"], 32)
+    assert np.linalg.norm(found, axis=1) == pytest.approx(1.0)
 
 
 def test_prompts_that_differ_among_themselves_are_no_difference() -> None:

@@ -80,7 +80,16 @@ REQUIRED = (
     "policy",
 )
 #: what older stores lack
-ADDED_LATER = ("seal", "profile_table", "shard", "sandbox", "policy_sha256", "published", "chosen_cases")
+ADDED_LATER = (
+    "seal",
+    "profile_table",
+    "shard",
+    "sandbox",
+    "policy_sha256",
+    "published",
+    "chosen_cases",
+    "official_rules",
+)
 REQUIRED += ("in_process", "contract_only", "suites", "skipped", "profile_reason")
 
 

@@ -127,8 +127,8 @@ class StoreReader:
 
     def outcome_counts(self) -> list[tuple[str, Outcome, int]]:
         query = (
-            "SELECT coalesce(c.suite, ''), v.outcome, count(*) FROM verdict v LEFT JOIN cases c ON c.id = v.case_id"
-            " GROUP BY 1, 2 ORDER BY min(c.number)"
+            "SELECT substr(case_id, 1, instr(case_id || '/', '/') - 1), outcome, count(*) FROM verdict GROUP BY 1, 2"
+            " ORDER BY min(id)"
         )
         return [(suite, Outcome(outcome), n) for suite, outcome, n in self._rows(query)]
 
@@ -137,8 +137,9 @@ class StoreReader:
         return {suite: int(n) for suite, n in self._rows(query)}
 
     def last_verdict(self) -> str:
-        number, at = next(self._rows("SELECT count(*), coalesce(max(at), '') FROM verdict"))
-        return f"{number}.{at}"
+        query = "SELECT coalesce(max(id), 0), (SELECT coalesce(max(id), 0) FROM verdict_history) FROM verdict"
+        new, replaced = next(self._rows(query))
+        return f"{new}.{replaced}"
 
     def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:
         query = "SELECT record FROM verdict WHERE outcome = ? ORDER BY at DESC, id DESC LIMIT ?"

@@ -344,7 +344,7 @@ class Store:
         return self._reading(StoreReader.outcomes)
 
     def outcome_counts(self) -> list[tuple[str, Outcome, int]]:
-        """Suite, outcome, and how many current verdicts, suites in the order of the plan."""
+        """Suite (what a case's id begins with), outcome, and how many current verdicts; one pass over them."""
         return self._reading(StoreReader.outcome_counts)
 
     def planned_samples(self) -> dict[str, int]:
@@ -352,7 +352,7 @@ class Store:
         return self._reading(StoreReader.planned_samples)
 
     def last_verdict(self) -> str:
-        """How many verdicts there are and when the newest was put: changes whenever one is put, anew too."""
+        """Changes whenever a verdict is put, for the first time or anew."""
         return self._reading(StoreReader.last_verdict)
 
     def newest_verdicts(self, outcome: Outcome, limit: int) -> list[Verdict]:

@@ -20,6 +20,7 @@ from kvv.analysis.history import history as make_history
 from kvv.analysis.leaderboard import Leaderboard
 from kvv.analysis.leaderboard import leaderboard as make_leaderboard
 from kvv.analysis.report import document as compare_document
+from kvv.cases.contract.crashes import REPRODUCIBLE
 from kvv.cases.suite import Column, SuiteKind
 from kvv.cli.verbs.conversation import conversation, pictures
 from kvv.cli.verbs.history import collect
@@ -212,7 +213,9 @@ def case_page(library: Library, run: str, case_id: str, query: Query) -> Page:
         stored_verdict = store.verdict(case_id, sample)
         if stored_verdict is None:
             raise NoSuchPage(f"{case_id}#{sample} was not concluded")
-        verdict = crash_rate(store, meta).weighed(stored_verdict)
+        verdict = stored_verdict
+        if verdict.reason.startswith(REPRODUCIBLE):  # what a crash counts for depends on all the others
+            verdict = crash_rate(store, meta).weighed(verdict)
         place = (store.case_number(case_id) or 0, sample)
         before, after = neighbours(store, filters, place, _failed_in(library, filters.new))
         stored = telling_exchange(store, verdict)
