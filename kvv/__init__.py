@@ -1,3 +1,3 @@
 """Tells whether an endpoint that serves an open-weight model serves it correctly."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

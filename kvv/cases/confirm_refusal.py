@@ -1,7 +1,7 @@
 """A benchmark's valid request that was refused: believed only when the same request is refused again while a plain one
 is answered.
 
-DESIGN section 3: a 400 or 422 on a valid request is the vendor's failure, and one more kept sample confirms it. An
+A 400 or 422 on a valid request is the vendor's failure, and one more kept sample confirms it. An
 account or a gateway that gave out in mid-run refuses everything: then the plain request is refused too, and nothing is
 known of the vendor.
 """

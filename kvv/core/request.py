@@ -83,9 +83,8 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """An estimate for limits and costs: one token for every 28 x 28 pixels. The real model's formula is not public
-        (contract.md 2.7).
-        """
+        """An estimate for limits and costs: one token for every 28 x 28 pixels. The real model's formula is not
+        public."""
         return max(1, -(-self.width // 28)) * max(1, -(-self.height // 28))
 
 

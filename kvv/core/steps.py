@@ -1,4 +1,4 @@
-"""The sans-IO steps of a suite (DESIGN section 3): what it asks for next, and what it is told."""
+"""The sans-IO steps of a suite: what it asks for next, and what it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decision on one benchmark row (statistics.md sections 1, 3 and 6).
+"""The decision on one benchmark row.
 
 PASS: the lower limit of D = vendor - reference lies above -margin although every open sample is counted as wrong.
 FAIL: the upper limit lies below -margin although every open sample is counted as right. Else INCONCLUSIVE.

@@ -1,6 +1,4 @@
-"""From verdicts, findings, rows and a policy to gates, areas, one outcome and one sentence (DESIGN section 3,
-Aggregation).
-"""
+"""From verdicts, findings, rows and a policy to gates, areas, one outcome and one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decision on an F1 (statistics.md section 6): against the official runs' own scatter. It is judged once, at the
+"""The decision on an F1: against the official runs' own scatter. It is judged once, at the
 end: no looks.
 """
 
@@ -21,8 +21,7 @@ from kvv.stats.paired import tango_interval
 #: how far below its median the 1 % quantile of the official null may lie before the official runs say too little; five
 #: runs of 500 requests, what the nightly tier asks, reach .05 to .06 (bench/verdicts.py)
 NULL_RESOLUTION = 0.065
-#: official runs whose median F1 against each other lies below this are no runs of one model (statistics.md section 6:
-#: .73 to .86)
+#: official runs whose median F1 against each other lies below this are no runs of one model (simulated: .73 to .86)
 LEAST_AGREEMENT = 0.5
 
 

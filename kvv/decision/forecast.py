@@ -30,10 +30,10 @@ from kvv.stats.power import (
 from kvv.stats.sequential import look_chances, obrien_fleming
 from kvv.stats.special import ndtr
 
-#: official-against-official F1 scatters by about a point at 2,000 prompts (statistics.md section 6: 0.7 to 1.0;
+#: official-against-official F1 scatters by about a point at 2,000 prompts (0.7 to 1.0;
 #: simulated where a model is in two minds about many prompts: 1.1), by the root of n elsewhere
 F1_SD, F1_SD_PROMPTS = 0.011, 2_000
-#: what official runs reach against each other (statistics.md section 6: .73 to .86)
+#: what official runs reach against each other (.73 to .86)
 F1_USUAL = 0.8
 #: standard deviation, by request, of how often the calls of two official runs are made less how often they make each
 #: other's, as a share of calls: simulated for models in two minds about many requests, .47 with five runs

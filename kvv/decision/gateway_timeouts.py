@@ -1,7 +1,7 @@
 """Answers that are all cut at the same age: a time limit of something between us and the model. Pure.
 
 A gateway with a limit on silence or on the whole answer spoils exactly the long answers, so that only a run's slowest
-cases suffer and each for itself looks like the network's doing (faults.jsonl I11: buffered answers of 60 s and more
+cases suffer and each for itself looks like the network's doing (buffered answers of 60 s and more
 ended in a 504).
 """
 

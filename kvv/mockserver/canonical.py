@@ -11,7 +11,7 @@ from kvv.mockserver.errors import ApiError
 
 
 def compact(value: Any) -> str:
-    """Compact JSON with recursively sorted keys and unescaped non-ASCII characters (contract.md 3.1)."""
+    """Compact JSON with recursively sorted keys and unescaped non-ASCII characters."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     except TypeError:

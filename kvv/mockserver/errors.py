@@ -1,4 +1,4 @@
-"""The error answers of the endpoint (contract.md 2.6): a status and ``{"error": {"message", "type", ...}}``."""
+"""The error answers of the endpoint: a status and ``{"error": {"message", "type", ...}}``."""
 
 from typing import Literal
 

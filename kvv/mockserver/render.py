@@ -1,4 +1,4 @@
-"""How a completion looks on the wire: the non-stream body and the frames of a stream (contract.md 4)."""
+"""How a completion looks on the wire: the non-stream body and the frames of a stream."""
 
 import secrets
 import uuid

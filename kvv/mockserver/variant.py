@@ -1,6 +1,7 @@
 """What the variants promise and how their answers look.
 
-``kimi-k3`` keeps contract.md in full. ``openai`` promises what the OpenAI API does. ``vllm`` looks like a stock vLLM
+``kimi-k3`` keeps the published contract of Kimi K3 in full.
+``openai`` promises what the OpenAI API does. ``vllm`` looks like a stock vLLM
 serving K3: any sampling within range, thinking through chat_template_kwargs, three more prompt tokens.
 """
 

@@ -2,8 +2,7 @@
 Pure.
 
 A look covers the first part of the suite's own seeded order, whole conversations and all samples of a question
-together. None of it is left unanswered when the look is taken: long answers finish late and are more often wrong
-(statistics.md section 7).
+together. None of it is left unanswered when the look is taken: long answers finish late and are more often wrong.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ def permute(cases: Sequence[Case], generator: np.random.Generator) -> list[Case]
     and the cases in them.
 
     Items of a stratum of size m get the keys (i + u) / m, in shuffled order: an unbiased, stratified order, so
-    that a run cut short is a fair sample (statistics.md section 7).
+    that a run cut short is a fair sample.
     """
     if any("block" in case.inputs for case in cases):
         return _permuted_blocks(cases, generator)

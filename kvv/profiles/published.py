@@ -1,4 +1,4 @@
-"""Means that a model's owner publishes: the weaker kind of reference (statistics.md section 1). They can show a loss,
+"""Means that a model's owner publishes: the weaker kind of reference. They can show a loss,
 never prove parity.
 """
 

@@ -1,7 +1,7 @@
 """How many tokens a prompt has under the K3 template: its constant overheads, and the model's own tokeniser for the
 texts.
 
-The overheads are those of ``contract.md`` 3.2, which reproduce the published constants 36, 119, 99 and (with the empty
+The overheads reproduce the published constants 36, 119, 99 and (with the empty
 think block that the chat path renders) 545. Every element's tag is text of its own and is counted by the tokeniser; the
 notes that the template adds are constants, because their texts are the model's.
 """
@@ -26,7 +26,7 @@ _HAN = r"[\p{Han}]+"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#: the K2 family's pre-tokeniser, in the order of contract.md 3.2
+#: the K2 family's pre-tokeniser, in its published order
 PATTERN = "|".join(
     [
         _HAN,
@@ -234,7 +234,7 @@ class _Template:
 
 
 def _switches(body: Mapping[str, Any], default_effort: str | None, default: bool) -> tuple[bool, str | None]:
-    """Whether the model thinks and how hard: ``thinking.effort`` wins over ``reasoning_effort`` (contract.md 2.2)."""
+    """Whether the model thinks and how hard: ``thinking.effort`` wins over ``reasoning_effort``."""
     switch, kwargs = body.get("thinking") or {}, body.get("chat_template_kwargs") or {}
     thinking = default
     if switch.get("type") is not None:

@@ -1,4 +1,4 @@
-"""The outcome table: what an exchange amounts to before anyone judges its content (DESIGN section 3).
+"""The outcome table: what an exchange amounts to before anyone judges its content.
 
 Three causes never mix: the network or the account failed (INCONCLUSIVE), the vendor is wrong (FAIL), our
 code is wrong (ERROR). Only the first is decided here; an answered or refused request goes on to its judge.

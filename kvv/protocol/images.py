@@ -1,6 +1,6 @@
 """Pictures as bytes: what they are, and how they are sent. Bytes in, bytes out; no file is opened here.
 
-As they are where the API takes their format (contract.md 2.7: png, jpeg, webp, gif), or re-encoded as KVV does. A
+As they are where the API takes their format (png, jpeg, webp, gif), or re-encoded as KVV does. A
 picture is hostile data: only the formats below are decoded, bombs are refused before their pixels are, and whatever
 Pillow raises is one line.
 """

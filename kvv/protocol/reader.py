@@ -428,7 +428,7 @@ def without_a_known_end(findings: tuple[Finding, ...], *, done: bool) -> tuple[F
 
 
 def _usage_headers(headers: Iterable[tuple[str, str]], decoder: Decoder) -> None:
-    """Moonshot's accounting headers (contract section 4, P0.18) as one more usage report."""
+    """Moonshot's accounting headers (P0.18) as one more usage report."""
     counts = {name.removeprefix("x-msh-usage-"): int(value) for name, value in headers if _is_usage_header(name, value)}
     raw: dict[str, object] = {}
     if "prompt-tokens" in counts:

@@ -1,7 +1,7 @@
 """From verdicts to report rows: the arithmetic every suite's ``metrics`` shares.
 
-Every planned sample comes with a verdict; those never run are INCONCLUSIVE. Nothing leaves a denominator silently
-(DESIGN section 1.2): planned, concluded, inconclusive and truncated stand beside each value, and ``worst_case`` and
+Every planned sample comes with a verdict; those never run are INCONCLUSIVE. Nothing leaves a denominator silently:
+planned, concluded, inconclusive and truncated stand beside each value, and ``worst_case`` and
 ``best_case`` count what was not concluded (ERRORs of ours included) as ``low`` and as ``high``. SKIPs were never
 planned.
 

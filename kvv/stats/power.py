@@ -1,8 +1,8 @@
 """What a run can see: detectable differences, sample sizes, the chance that an identical vendor passes.
 
 Differences have variance (omega^2 + sigma_v^2/K_v + sigma_r^2/K_r)/n: omega^2 is the spread of true per-question
-differences (0 for an identical vendor), sigma^2 the variance of one sample of one question, K the samples a side
-(statistics.md section 4). For one binary sample of accuracy p whose two sides correlate by rho, sigma^2 =
+differences (0 for an identical vendor), sigma^2 the variance of one sample of one question, K the samples a side.
+For one binary sample of accuracy p whose two sides correlate by rho, sigma^2 =
 p(1-p)(1-rho).
 """
 

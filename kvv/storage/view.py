@@ -1,4 +1,4 @@
-"""All a report needs, as values: the renderers read nothing else. Fields follow report.json (DESIGN section 6).
+"""All a report needs, as values: the renderers read nothing else. Fields follow report.json.
 
 Building one from a finished run:
 

@@ -1,12 +1,16 @@
-"""The built wheel holds what the tree holds: a new suite folder or fixture must not be missing from it."""
+"""The built packages hold what the tree holds, and the same tree gives the same bytes."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import shutil
-import subprocess
-import sys
 import zipfile
+from importlib.machinery import SourceFileLoader
+from io import BytesIO
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,31 +25,39 @@ def tracked_content() -> set[str]:
     return wanted
 
 
-def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path) -> None:
-    source = tmp_path / "source"  # a copy: an old build folder in the tree must not leak into the wheel
-    for name in ("kvv", "suites", "fixtures"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "setup.py", "README.md"):
-        shutil.copy(ROOT / name, source)
-    built = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--no-deps",
-            "--no-build-isolation",
-            "-q",
-            "-w",
-            str(tmp_path),
-            str(source),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr[-2000:]
-    wheel = next(tmp_path.glob("kvv-*.whl"))
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
+    """Files by name, of two copies of the tree whose files differ in time and mode."""
+    loader = SourceFileLoader("kvv_dist", str(ROOT / ".ci/dist"))
+    spec = importlib.util.spec_from_loader("kvv_dist", loader)
+    assert spec is not None
+    dist = importlib.util.module_from_spec(spec)
+    loader.exec_module(dist)
+    results = []
+    for mode, when in ((0o644, 1_700_000_000), (0o600, 1_750_000_000)):
+        folder = tmp_path_factory.mktemp("build")
+        source = folder / "source"  # a copy: an old build folder in the tree must not leak into the wheel
+        for name in ("kvv", "suites", "fixtures"):
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE"):
+            shutil.copy(ROOT / name, source)
+        for path in source.rglob("*"):
+            if path.is_file():
+                path.chmod(mode)
+                os.utime(path, (when, when))
+        dist.build(source, folder / "dist", 1_600_000_000)
+        results.append({path.name: path.read_bytes() for path in (folder / "dist").iterdir()})
+    return results
+
+
+def test_the_wheel_holds_every_file_of_the_packages(built: list[dict[str, bytes]]) -> None:
+    (wheel,) = (data for name, data in built[0].items() if name.endswith(".whl"))
+    names = {name for name in zipfile.ZipFile(BytesIO(wheel)).namelist() if ".dist-info/" not in name}
     assert tracked_content() - names == set()
     assert names - tracked_content() == set()
+
+
+def test_the_same_tree_gives_the_same_bytes(built: list[dict[str, bytes]]) -> None:
+    first, second = built
+    assert sorted(name.rsplit(".", 1)[-1] for name in first) == ["gz", "whl"]
+    assert [name for name in first if first[name] != second.get(name)] == []

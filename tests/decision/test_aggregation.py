@@ -1,4 +1,4 @@
-"""The aggregation law of DESIGN section 3, on contract cases, findings and required suites."""
+"""The aggregation law, on contract cases, findings and required suites."""
 
 from __future__ import annotations
 

@@ -63,7 +63,6 @@ def test_a_run_too_small_to_see_the_stated_loss_cannot_pass() -> None:
 
 
 def test_six_gates_at_eighty_percent_pass_an_identical_vendor_one_time_in_four() -> None:
-    """statistics.md section 8."""
     design = binary_design(1000, 0.89, 0.7)
     margin = detectable(design.se)
     policy = Policy.model_validate({"name": "p", "benchmark": [{"suite": f"s{i}", "margin": margin} for i in range(6)]})

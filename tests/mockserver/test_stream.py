@@ -1,4 +1,4 @@
-"""The stream rules of contract.md section 4, checked on clean streams of every shape."""
+"""The stream rules, checked on clean streams of every shape."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Prompt tokens by the constants of contract.md 3.2, and the differences of 3.5 exactly."""
+"""Prompt tokens by the published constants, and the published differences exactly."""
 
 import json
 from typing import Any

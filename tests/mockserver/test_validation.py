@@ -1,4 +1,4 @@
-"""Every refusal beside the accepted neighbour that differs in one thing (contract.md 2.1 to 2.6)."""
+"""Every refusal beside the accepted neighbour that differs in one thing."""
 
 import base64
 import json

@@ -156,7 +156,7 @@ def test_the_published_constants_are_reproduced_with_the_models_merges(
 
 
 def test_elements_have_the_published_overheads(merges: Bpe) -> None:
-    """contract.md 3.2: tools element 6, call get_weather #1 16, argument city/string 14, tool message get_weather #1
+    """Tools element 6, call get_weather #1 16, argument city/string 14, tool message get_weather #1
     21.
     """
     user = [{"role": "user", "content": "hi"}]

@@ -1,4 +1,4 @@
-"""The outcome table of DESIGN section 3, row by row, each with a neighbour that must fall elsewhere."""
+"""The outcome table, row by row, each with a neighbour that must fall elsewhere."""
 
 from __future__ import annotations
 

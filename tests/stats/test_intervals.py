@@ -15,7 +15,7 @@ from kvv.stats import ClusterSum, clopper_pearson, clustered_mean, exact_lower, 
 
 
 def test_wilson_of_407_of_408() -> None:
-    """statistics.md section 2."""
+    """Of 408 schema checks."""
     assert wilson(407, 408).pair == (pytest.approx(0.986, abs=5e-4), pytest.approx(0.9996, abs=5e-5))
 
 
@@ -116,7 +116,7 @@ def test_one_cluster_says_nothing_about_clusters() -> None:
 
 
 def test_clustered_t_covers_where_the_binomial_does_not() -> None:
-    """AIME-like: 30 questions x 32 samples. The naive interval covers about 6 of 10 (statistics.md 4), the clustered
+    """AIME-like: 30 questions x 32 samples. The naive interval covers about 6 of 10, the clustered
     one 9 of 10 and more.
     """
     rng = np.random.default_rng(11)

@@ -106,7 +106,7 @@ def test_a_bound_and_its_confidence_decide_alike() -> None:
 
 
 def test_early_stopping_on_tangos_z_keeps_alpha_and_saves_a_fifth() -> None:
-    """OCRBench-like, rho .7, margin 3 points (statistics.md 7: type I .045, 39 % fewer questions)."""
+    """OCRBench-like, rho .7, margin 3 points (type I .045, 39 % fewer questions)."""
     rng = np.random.default_rng(4)
     n, p, margin, runs = 1000, 0.89, 0.03, 4000
     bounds = obrien_fleming(0.05, equal_looks(5))
@@ -139,7 +139,7 @@ def test_early_stopping_on_tangos_z_keeps_alpha_and_saves_a_fifth() -> None:
 
 @pytest.mark.parametrize(
     ("n", "p", "points"),
-    # statistics.md section 4: unpaired, rho .5, .7, .9
+    # unpaired, rho .5, .7, .9
     [
         (1000, 0.89, (3.5, 2.5, 1.9, 1.1)),
         (1730, 0.82, (3.2, 2.3, 1.8, 1.0)),
@@ -155,7 +155,7 @@ def test_the_table_of_detectable_differences(n: int, p: float, points: tuple[flo
 
 @pytest.mark.parametrize(("k", "points"), [(4, 8.1), (8, 6.6), (16, 4.6), (32, 3.3)])
 def test_aime_repeats_buy_the_published_margins(k: int, points: float) -> None:
-    """Run-to-run sd .0094 at 32 samples of 30 questions (statistics.md 4); its K = 8 figure has less spread than
+    """Run-to-run sd .0094 at 32 samples of 30 questions; its K = 8 figure has less spread than
     1/sqrt(K) gives, hence the room.
     """
     sigma2 = 0.0094**2 * 30 * 32
@@ -184,9 +184,7 @@ def test_an_identical_vendor_passes_with_the_stated_power_and_six_gates_a_quarte
 
 
 def test_a_bare_threshold_is_a_coin_toss() -> None:
-    """statistics.md 1: "not more than 1 point below" fails an identical vendor in 25 % of OCRBench runs, 2 points in 8
-    %.
-    """
+    """ "Not more than 1 point below" fails an identical vendor in 25 % of OCRBench runs, 2 points in 8 %."""
     se = binary_design(1000, 0.89, 0.0).se
     assert pass_probability(se, 0.01, alpha=0.5) == pytest.approx(0.75, abs=0.02)
     assert pass_probability(se, 0.02, alpha=0.5) == pytest.approx(0.92, abs=0.02)
@@ -278,7 +276,7 @@ def calls(rng: np.random.Generator, p: np.ndarray) -> dict[str, bool]:
 
 
 def test_an_identical_vendor_falls_evenly_into_the_official_distribution() -> None:
-    """Self-against-self F1 has a ceiling below 1 (statistics.md 6); an identical vendor is below its 1 % quantile about
+    """Self-against-self F1 has a ceiling below 1; an identical vendor is below its 1 % quantile about
     once in a hundred.
     """
     rng = np.random.default_rng(12)

@@ -88,7 +88,7 @@ def _entropy(request: ChatRequest, setting: AnswerSetting) -> str:
 
 
 def _continued(request: ChatRequest, content: str) -> str:
-    """In partial mode (contract.md 2.7) the answer goes on where the last assistant message ends."""
+    """In partial mode the answer goes on where the last assistant message ends."""
     last = request.messages[-1]
     if last.partial and content.startswith(last.text):
         return content[len(last.text) :]

@@ -1,6 +1,6 @@
 """How many tokens a prompt has, and how many of them a prefix cache already holds.
 
-The constant overheads are those of the published K3 template (contract.md 3.2); texts are counted by ``tokens``. The
+The constant overheads are those of the published K3 template; texts are counted by ``tokens``. The
 generation stub has ten tokens of which the hosted API counts seven; engines count the other three too (``pending``).
 """
 

@@ -1,8 +1,8 @@
 """The endpoint's own tokeniser.
 
 A text is cut into pieces and every piece is one token, so counting is exact, tokens join back to the text, and token
-counts of separate segments add up. The order of the alternatives follows the published K2 pre-tokeniser (contract.md
-3.2): letters with one leading symbol, split between lower and upper case; one to three digits; symbols; newlines; white
+counts of separate segments add up. The order of the alternatives follows the published K2 pre-tokeniser:
+letters with one leading symbol, split between lower and upper case; one to three digits; symbols; newlines; white
 space. Pieces are capped in length because no merge table stands behind them, and Han
 characters are tokens by themselves but for a few words. Plain English words are one token each.
 """
@@ -31,7 +31,7 @@ _PIECE = re.compile(
 # A word ends before a space, and none of the Han words goes on after 的, 了 or 在.
 _CUT = re.compile(rf"(?<=[A-Za-z]) (?=[A-Za-z])|(?<=[的了在])(?=[{_HAN}])")
 _STRETCH = 50_000
-VOCABULARY = 163_584  # ids from here on are the model's special tokens (contract.md 3.1)
+VOCABULARY = 163_584  # ids from here on are the model's special tokens
 
 
 def tokenize(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""From a JSON body to a ``ChatRequest``, or an ``ApiError`` (contract.md 2.1 to 2.6).
+"""From a JSON body to a ``ChatRequest``, or an ``ApiError``.
 
 Unknown top-level fields are ignored and null counts as absent, as on the hosted API. Of a wrong type nothing is
 repaired: "1.0" is no number and true is no integer here.

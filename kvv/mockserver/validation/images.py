@@ -1,7 +1,7 @@
 """Images in requests: what they are, how large they are, how many tokens they cost.
 
 Sizes are read from the file headers, so that no imaging library is needed. Where Pillow is installed, it also checks
-that the pixels can be decoded. The real model's image token formula is not public (contract.md 2.7); here an image
+that the pixels can be decoded. The real model's image token formula is not public; here an image
 costs one token for every 28 x 28 pixels, as in the K2.5 processor. Nobody looks at the pixels: a picture may say what
 it shows in a comment of its file (``kvv-shows: 4817`` and a line feed), and that is what the endpoint sees.
 """
@@ -43,7 +43,7 @@ class Image:
 
 
 def image_from_url(url: str) -> Image:
-    """The image of a base64 data URL; anything else is refused as the platform refuses it (contract.md 2.7)."""
+    """The image of a base64 data URL; anything else is refused as the platform refuses it."""
     head = _DATA_URL.match(url)
     if head is None:
         raise ApiError("image_url must be a base64 data URL", param="messages", reason="media")

@@ -1,4 +1,4 @@
-"""The conversation: roles, content parts, history tool calls and dynamic tools (contract.md 2.2, 2.4, 2.7)."""
+"""The conversation: roles, content parts, history tool calls and dynamic tools."""
 
 import json
 from typing import Any

@@ -32,7 +32,7 @@ class PastCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of the conversation. ``tools`` is not None exactly for a dynamic-tools message (contract.md 2.4)."""
+    """One message of the conversation. ``tools`` is not None exactly for a dynamic-tools message."""
 
     role: Role
     parts: tuple[str | Image, ...] = ()

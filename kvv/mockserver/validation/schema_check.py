@@ -2,7 +2,7 @@
 
 ``check_schema`` refuses what is no schema at all, on every variant: wrong shapes, unknown types, references that lead
 nowhere, schemas that no finite value can satisfy. ``check_mfjs`` adds the rules of Moonshot Flavored JSON Schema
-(contract.md 2.5, limits as in the published defaults) and is applied where the request says strict.
+(limits as in the published defaults) and is applied where the request says strict.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The thinking switches (contract.md 2.2): the hosted form, the top-level effort, and the open-weights form."""
+"""The thinking switches: the hosted form, the top-level effort, and the open-weights form."""
 
 from typing import Any
 

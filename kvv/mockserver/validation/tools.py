@@ -1,4 +1,4 @@
-"""Tools, tool_choice and response_format (contract.md 2.3 to 2.5)."""
+"""Tools, tool_choice and response_format."""
 
 import re
 from collections.abc import Iterable
@@ -74,8 +74,7 @@ def _strict(holder: JsonObject, label: str, param: str, *, default: bool) -> boo
 
 
 def read_tool_choice(value: Any, *, tools: tuple[Tool, ...], variant: ModelVariant) -> tuple[ChoiceMode, str | None]:
-    """The mode and, for a named choice, the function. ``tools`` are all callable ones: dynamic tools count (contract.md
-    2.3).
+    """The mode and, for a named choice, the function. ``tools`` are all callable ones: dynamic tools count.
 
     Public sources disagree on a named choice with K3 (ignored, or refused while thinking); here it is honoured.
     """

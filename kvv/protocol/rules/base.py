@@ -29,8 +29,8 @@ EXCERPT = 400
 
 
 def stream_rule(*numbers: str) -> str:
-    """The source string of rules of Moonshot's stream specification, as the contract numbers them."""
-    return f"Moonshot stream specification {', '.join(numbers)} (contract section 4)"
+    """The source string of rules of Moonshot's stream specification, by its numbers."""
+    return f"Moonshot stream specification {', '.join(numbers)}"
 
 
 class Scope(StrEnum):

@@ -68,7 +68,7 @@ def test_the_template_counts_towards_what_the_conversation_may_need_at_most() ->
 
 
 def test_chat_1m_6_exceeds_kvvs_budget_and_is_cut(shared: Path) -> None:
-    """1,047,802 tokens against 1,048,576 - 32,768 - 5,000 (benchmarks.md section 5)."""
+    """1,047,802 tokens against 1,048,576 - 32,768 - 5,000."""
     rows = {row["chat_id"]: row for row in load("beam", path=shared / "data" / "beam", variant="1M").rows}
     tokenizer = Bpe(read_merges(shared / "data" / "tokenizer" / "kimi-k2.6.tiktoken"))
     budget = budget_of(1_048_576, 32_768)

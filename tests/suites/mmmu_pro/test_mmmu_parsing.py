@@ -97,7 +97,7 @@ def test_the_recorded_scores_come_out(recorded: Recorded) -> None:
 def test_the_sensitivity_table_holds(
     recorded: Recorded, change: Callable[[dict[str, Any]], str], percent: float
 ) -> None:
-    """benchmarks.md section 2; where the parser guesses, within three standard deviations of what guessing gives."""
+    """Where the parser guesses, within three standard deviations of what guessing gives."""
     sure = chance = variance = 0.0
     for row in recorded["cot"]:
         options = read_options(row["options"])

@@ -17,7 +17,7 @@ from kvv.mockserver.validation.schema_check import check_mfjs, check_schema
 from kvv.suites.tools.schemas import CLAIMS, TOOL, covering, data_cases, keywords, load_shipped, unfit, wrap_schema
 from kvv.suites.tools.suite import ToolsSuite
 
-#: what contract.md 2.5 lists as MFJS
+#: MFJS as it is published
 MFJS = {
     "type",
     "properties",
