@@ -149,6 +149,12 @@ class Sandbox(ABC):
                 raise
         return session
 
+    def identity(self, workspace: Workspace) -> str:
+        """What decides how commands end in this workspace, whenever they are run: an image's digest. "" where nothing
+        does.
+        """
+        return ""
+
     async def close(self) -> None:  # noqa: B027 a backend without anything to give back
         """Give back what all sessions shared."""
 

@@ -69,6 +69,7 @@ def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "sandbox": _sandbox(row),
         "grade": _grade(row),
         "task_files": task,
+        "controls": True,
         "agent": context.agent or f"{AGENT} {AGENT_VERSION}",
         "grader": context.grader or GRADER,
         "official": official.columns(row) if context.grader else None,
