@@ -70,6 +70,7 @@ def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "grade": _grade(row),
         "task_files": task,
         "controls": True,
+        "window": context.profile.context_window if context.profile.claims.context_window else None,
         "agent": context.agent or f"{AGENT} {AGENT_VERSION}",
         "grader": context.grader or GRADER,
         "official": official.columns(row) if context.grader else None,

@@ -229,13 +229,18 @@ def _verdict(case: Case, went: Trajectory, graded: Graded, tried: Environment) -
         sample=case.sample,
         outcome=outcome,
         reason=open_reason or reason,
-        detail=graded.detail if submitted else f"the agent ended with {went.exit} after {went.turns} steps",
+        detail=graded.detail if submitted else _ending(went),
         values={} if undecided else {"resolved": float(graded.resolved), "official_resolved": float(graded.official)},
         facts=went.facts() | _facts(case, went, graded) | tried.facts() | ({"cause": open_reason} if undecided else {}),
         evidence=() if graded.resolved or not went.last else (Evidence(exchange=went.last),),
         scorer=SwebenchSuite.version,
         truncated=went.truncated,
     )
+
+
+def _ending(went: Trajectory) -> str:
+    said = f": {went.refusal}" if went.refusal else ""
+    return f"the agent ended with {went.exit} after {went.turns} steps{said}"[:500]
 
 
 def _open_reason(graded: Graded, *, proven: bool) -> str:
