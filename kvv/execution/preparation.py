@@ -180,14 +180,19 @@ def guard(*jobs: RunPlan, prices: str = "--price-in and --price-out") -> None:
     guard_amount(*jobs, tokens=tokens, cost=cost, prices=prices)
 
 
-def guard_amount(*jobs: RunPlan, tokens: float, cost: float, prices: str = "--price-in and --price-out") -> None:
-    """The same for amounts that stand in no plan: tokens of all kinds, and dollars."""
-    config = jobs[0].config
+def check_bound(*jobs: RunPlan, prices: str = "--price-in and --price-out") -> None:
+    """A bound on money cannot be kept where no price is known."""
     unpriced = next((job for job in jobs if job.plan.prices is None and not job.in_process), None)
-    if config.max_cost is not None and unpriced is not None:
+    if jobs[0].config.max_cost is not None and unpriced is not None:
         raise ConfigError(
             f"--max-cost: no price of {unpriced.model} is known, so that the bound could not be kept; name {prices}"
         )
+
+
+def guard_amount(*jobs: RunPlan, tokens: float, cost: float, prices: str = "--price-in and --price-out") -> None:
+    """The same for amounts that stand in no plan: tokens of all kinds, and dollars."""
+    config = jobs[0].config
+    check_bound(*jobs, prices=prices)
     if config.yes or config.max_cost is not None or all(job.in_process for job in jobs):
         return
     if cost > COST_GUARD_USD:
