@@ -118,7 +118,7 @@ class Bubblewrap(Sandbox):
         return "" if tried.returncode == 0 else f"{self._program} does not run here ({said[:200]})"
 
     def refuses(self, workspace: Workspace) -> str:
-        return "" if workspace.bundle else ONLY_BUNDLES
+        return "" if workspace.bundle and not workspace.image else ONLY_BUNDLES
 
     async def begin(self, workspace: Workspace) -> Session:
         if refusal := self.refuses(workspace):
