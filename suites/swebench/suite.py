@@ -104,7 +104,7 @@ class SwebenchSuite(Suite):
                 prompt=row["problem_statement"].strip("\n"),
                 right_turns=tuple(row["right"]),
                 wrong_turns=tuple(row["wrong"]),
-                ease=float(row.get("ease") or 1.0),
+                ease=1.0 if row.get("ease") is None else float(row["ease"]),
             )
             for row in dataset.rows
             if row.get("right") and row.get("wrong")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,10 @@ def serve(arguments: argparse.Namespace) -> int:
                 ttft_ms=arguments.ttft_ms,
                 itl_ms=arguments.itl_ms,
                 stamp=arguments.stamp,
-                answers=answer_entries(keyed_suites(pairs(arguments.data, "--data"))),
+                # every entry alike: --accuracy is the share that is reached
+                answers=tuple(
+                    replace(entry, ease=1.0) for entry in answer_entries(keyed_suites(pairs(arguments.data, "--data")))
+                ),
                 faults=tuple(arguments.fault),
                 api_key=key,
             )

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ from urllib.parse import unquote
 import pytest
 
 import kvv.execution.preparation
+from kvv.cli.main import main
 from kvv.core import Executed
 from kvv.data import load
 from kvv.execution.answer_key import answer_entries
@@ -82,6 +84,28 @@ def test_the_number_resolved_is_the_servers_own_count(
     assert row["comparability"]["agent_mode"] == variant
     assert row["comparability"]["benchmark"] == "SWE-bench"
     assert counts["right"] == 0 if accuracy == 0 else 0 < counts["right"] < 6
+
+
+@pytest.mark.parametrize(("accuracy", "solved"), [("0.0", 0), ("1.0", 6)])
+def test_the_accuracy_of_kvv_serve_is_what_the_agent_reaches(
+    kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, accuracy: str, solved: int
+) -> None:
+    served: list[MockConfig] = []
+    monkeypatch.setattr("kvv.mockserver.serve_forever", served.append)
+    assert main(["serve", "--port", "0", "--accuracy", accuracy]) == 0
+    with MockServer(served[0]) as endpoint:
+        ran = kvv_cli(
+            "run", "swebench", "--base-url", endpoint.base_url, "--model", "kimi-k3", "--data", "swebench=fixture"
+        )
+    row = ran.row("swebench")
+    assert (row["value"] * 6, row["breakdown"]["exits"]) == (pytest.approx(solved), {"submitted": 6})
+
+
+def test_an_ease_of_zero_is_never_solved() -> None:
+    dataset = load("swebench", fixture=True)
+    rows = [{**row, "ease": ease} for row, ease in zip(dataset.rows, (0.0, 0.5, None), strict=False)]
+    entries = SwebenchSuite().answer_key(replace(dataset, rows=rows))
+    assert [entry.ease for entry in entries] == [0.0, 0.5, 1.0]
 
 
 def test_a_stored_run_holds_every_command_and_the_patch_that_was_submitted(kvv_cli: Run, sandbox: Sandbox) -> None:
