@@ -142,6 +142,12 @@ def build_parser() -> Parser:
     data.add_argument("action", choices=("pull", "verify", "where"))
     data.add_argument("suite", nargs="?", metavar="SUITE")
     data.add_argument("--path", metavar="PATH", help="verify: the copy to check (default: the cached one)")
+    data.add_argument(
+        "--data",
+        metavar="FILE",
+        help="verify: try each row of your own for swebench: its tests fail, and pass with its patch",
+    )
+    data.add_argument("--sandbox", metavar="NAME", help="verify --data: bwrap, docker or none")
     data.add_argument("--into", metavar="DIR", help="pull: write the offline copy there")
     data.add_argument(
         "--from", dest="mirror", metavar="URL|DIR", help="pull: a mirror of the hub; beam: a folder in any of its forms"

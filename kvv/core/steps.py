@@ -33,10 +33,15 @@ class Ask:
 class Exec:
     """Run this command in the case's sandbox. ``tree`` names its work tree: another name than before ends that tree and
     makes a new one.
+
+    ``shared``: what comes out is the same for every sample of the case's workspace, so that it is run once; ``keep``
+    says beside it that all that was run in this tree may serve later runs too.
     """
 
     command: Command
     tree: str = "work"
+    shared: bool = False
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

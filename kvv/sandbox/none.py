@@ -26,7 +26,7 @@ class NoSandbox(Sandbox):
         return f"{absent[0]} is not installed" if absent else ""
 
     def refuses(self, workspace: Workspace) -> str:
-        return "" if workspace.bundle else ONLY_BUNDLES
+        return "" if workspace.bundle and not workspace.image else ONLY_BUNDLES
 
     async def begin(self, workspace: Workspace) -> Session:
         if refusal := self.refuses(workspace):

@@ -5,14 +5,13 @@ replies; no I/O.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from kvv.cases.confirm_refusal import judge_repeated, once_more
+from kvv.cases.confirm_refusal import once_more
 from kvv.core import (
     Answered,
     Ask,
@@ -29,6 +28,7 @@ from kvv.core import (
     Verdict,
 )
 from kvv.protocol.classify import Classification, assess, judge_unanswered
+from kvv.suites.swebench.overflow import Sizes, below_promise, claimed, judge_refusal
 from kvv.suites.swebench.prompts import FENCE, MARK, TOOL, format_error, observation, opening
 
 #: what a result carries: results of different agents are never compared
@@ -55,7 +55,6 @@ COMMAND_LIMIT = 120_000
 
 #: lines that open a block
 _OPENINGS = (f"```{FENCE}", "```bash")
-_OVERFLOW = re.compile(r"context|too (?:long|large|many)|exceed|maximum.{0,40}(?:length|tokens)|token limit", re.I)
 
 #: steps out, replies in
 Play = Generator[Step, Reply, "Trajectory"]
@@ -86,6 +85,10 @@ class Trajectory:
     truncated: bool = False
     emulated: bool = False
     last: str = ""
+    #: of the history, of a window that is shorter than promised, and what the endpoint said of an overflow
+    sizes: Sizes = field(default_factory=Sizes)
+    short: str = ""
+    refusal: str = ""
 
     def facts(self) -> dict[str, Any]:
         """JSON-like."""
@@ -102,7 +105,7 @@ class Trajectory:
             "cost": self.cost,
             "model_s": round(self.model_s, 3),
             "command_s": round(self.command_s, 3),
-        }
+        } | ({"refusal": self.refusal} if self.refusal else {})
 
 
 @dataclass(slots=True)
@@ -182,7 +185,7 @@ def agent(case: Case) -> Play:
         if exit_state == REFUSED:
             again = yield once_more(request)
             assert isinstance(again, tuple)
-            state.went.verdict = judge_repeated(case, reply[0], *again)
+            state.went.verdict = judge_refusal(case, reply[0], *again, short=state.went.short)
         if exit_state:
             break
         exit_state = yield from _act(case, state, reply[0].observation)
@@ -228,10 +231,15 @@ def heard(case: Case, went: Trajectory, answered: Answered) -> str:
     went.cost = _cost(went, case.inputs["prices"])
     verdict = judge_unanswered(case, answered)
     if verdict is None:
+        went.sizes.answered(answered)
         return ""
     refused = assess(answered.exchange, said).standing is Classification.REFUSED
-    if refused and went.turns > 1 and _OVERFLOW.search(verdict.detail):
-        return "context-overflow"
+    claim = claimed(said.error) if refused and went.turns > 1 else None
+    if claim is not None:
+        went.short = below_promise(claim, went.sizes.at_most(answered), case.inputs)
+        if not went.short:
+            went.refusal = verdict.detail
+            return "context-overflow"
     went.verdict = verdict
     return REFUSED if refused else "no-answer"
 

@@ -12,10 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvv.core import Case, Command, Exec, Executed, Reply, Step
+from kvv.suites.swebench.infrastructure import cause_of
 from kvv.suites.swebench.logs import FAILED, PASSED, SKIPPED, XFAIL, Statuses, parse
 from kvv.suites.swebench.patches import files_of, tampering, with_final_newline
 
 TREE = "grade"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The tree in which something is graded; ``shared`` where that is the same for all samples."""
+
+    tree: str = TREE
+    shared: bool = False
+
+
+VENDORS = Place()
 APPLY_TIMEOUT_S = 120.0
 LOG_LIMIT = 4_000_000
 
@@ -62,38 +74,61 @@ class Graded:
     exit_code: int | None = None
     seconds: float = 0.0
     emulated: bool = False
+    #: what of the environment may have kept the tests from running (``infrastructure``), "" where nothing is known
+    cause: str = ""
 
     @property
     def resolved(self) -> bool:
         return self.official and not self.reason
 
 
-def grade(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
+def grade(case: Case, patch: str, place: Place = VENDORS) -> Generator[Step, Reply, Graded]:
     """An empty patch is not run: the harness counts it apart."""
     if not patch.strip():
         return Graded(reason="empty-patch")
     fields, graded = case.inputs["grade"], Graded()
     patch = with_final_newline(patch)
+    yield from _apply(graded, patch, place)
+    if graded.reason:
+        return graded
+    done = yield from _run(
+        Command(argv=("bash", "-c", _DONE), timeout_s=APPLY_TIMEOUT_S, output_limit=LOG_LIMIT), place
+    )
+    told = {"reference": fields["reference"], "test_files": files_of(fields["test_patch"])}
+    graded.tampered = list(dict.fromkeys([*tampering(patch, **told), *tampering(done.output, **told)]))
+    yield from _run_tests(graded, fields, place)
+    return graded
+
+
+def grade_base(case: Case, place: Place) -> Generator[Step, Reply, Graded]:
+    """The repository as it is, without any patch."""
+    graded = Graded()
+    yield from _run_tests(graded, case.inputs["grade"], place)
+    return graded
+
+
+def _apply(graded: Graded, patch: str, place: Place) -> Generator[Step, Reply, None]:
     for name, argv in CHAIN.items():
-        done = yield from _run(Command(argv=argv, stdin=patch, timeout_s=APPLY_TIMEOUT_S))
+        done = yield from _run(Command(argv=argv, stdin=patch, timeout_s=APPLY_TIMEOUT_S), place)
         if done.exit_code == 0:
             graded.applied = name
             break
         graded.detail = " ".join(done.output.split())[-300:]
-        yield from _run(Command(argv=("bash", "-c", _RESET), timeout_s=APPLY_TIMEOUT_S))
+        yield from _run(Command(argv=("bash", "-c", _RESET), timeout_s=APPLY_TIMEOUT_S), place)
     else:
-        done = yield from _run(Command(argv=APPLIED_ALREADY, stdin=patch, timeout_s=APPLY_TIMEOUT_S))
+        done = yield from _run(Command(argv=APPLIED_ALREADY, stdin=patch, timeout_s=APPLY_TIMEOUT_S), place)
         if done.exit_code != 0:
             graded.reason = "patch-apply-failed"
-            return graded
+            return
         graded.applied = "already"
     graded.detail = ""
-    done = yield from _run(Command(argv=("bash", "-c", _DONE), timeout_s=APPLY_TIMEOUT_S, output_limit=LOG_LIMIT))
+
+
+def _run_tests(graded: Graded, fields: Mapping[str, Any], place: Place) -> Generator[Step, Reply, None]:
+    """The test files as they should be, then the tests."""
     test_files = files_of(fields["test_patch"])
-    told = {"reference": fields["reference"], "test_files": test_files}
-    graded.tampered = list(dict.fromkeys([*tampering(patch, **told), *tampering(done.output, **told)]))
     yield from _run(
-        Command(argv=("bash", "-c", _RESTORE, "restore", fields["base"], *test_files), timeout_s=APPLY_TIMEOUT_S)
+        Command(argv=("bash", "-c", _RESTORE, "restore", fields["base"], *test_files), timeout_s=APPLY_TIMEOUT_S), place
     )
     script = Command(
         argv=("bash", "-c", _EVALUATE),
@@ -101,14 +136,13 @@ def grade(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
         timeout_s=fields["timeout_s"],
         output_limit=LOG_LIMIT,
     )
-    done = yield from _run(script)
+    done = yield from _run(script, place)
     graded.seconds, graded.emulated = done.seconds, done.emulated
     _judge(graded, done, fields)
-    return graded
 
 
-def _run(command: Command) -> Generator[Step, Reply, Executed]:
-    reply = yield Exec(command=command, tree=TREE)
+def _run(command: Command, place: Place) -> Generator[Step, Reply, Executed]:
+    reply = yield Exec(command=command, tree=place.tree, shared=place.shared)
     assert isinstance(reply, Executed)
     return reply
 
@@ -119,11 +153,13 @@ def _judge(graded: Graded, done: Executed, fields: Mapping[str, Any]) -> None:
         return
     if done.killed:
         graded.reason, graded.detail = f"tests-{done.killed}-limit", f"the tests were killed: too much {done.killed}"
+        graded.cause = f"out-of-{done.killed}"
         return
     statuses = parse(done.output, fields["log_parser"])
     graded.exit_code = statuses.exit_code
     if not statuses.ran(fail_only=fields["fail_only"]):
         graded.reason, graded.detail = "tests-did-not-run", " ".join(done.output.split())[-300:]
+        graded.cause = cause_of(done.output, statuses.exit_code if statuses.complete else done.exit_code)
         return
     graded.tests = status_lists(statuses.last, fields["f2p"], fields["p2p"], fail_only=fields["fail_only"])
     failed = graded.tests["FAIL_TO_PASS"]["failure"] + graded.tests["PASS_TO_PASS"]["failure"]
@@ -180,7 +216,7 @@ def official_report(instance: str, patch: str, graded: Mapping[str, Any]) -> dic
         "patch_exists": bool(patch.strip()),
         "patch_successfully_applied": bool(graded["applied"]) and graded["tests_status"] is not None,
         "resolved": bool(graded["official_resolved"]),
-        "infra_failure": False,
+        "infra_failure": bool(graded.get("cause")),
     }
     if graded["tests_status"] is not None:
         report["tests_status"] = {

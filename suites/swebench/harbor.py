@@ -16,7 +16,7 @@ from shlex import quote
 from typing import Any
 
 from kvv.core import Case, Command, Exec, Executed, Reply, Step
-from kvv.suites.swebench.grading import LOG_LIMIT, TREE, Graded
+from kvv.suites.swebench.grading import LOG_LIMIT, VENDORS, Graded, Place
 from kvv.suites.swebench.logs import ERROR, FAILED, PASSED, SKIPPED
 from kvv.suites.swebench.patches import tampering
 
@@ -51,7 +51,7 @@ def collect(case: Case) -> Generator[Step, Reply, tuple[str, str]]:
     return (done.output, "") if not done.elided else ("", "patch-too-long")
 
 
-def grade_task(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
+def grade_task(case: Case, patch: str, place: Place = VENDORS) -> Generator[Step, Reply, Graded]:
     """Empty patches are graded too: the base's reward is 0."""
     task, fields = case.inputs["task_files"], case.inputs["grade"]
     graded = Graded()
@@ -59,20 +59,24 @@ def grade_task(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
         **{f"/tests/{name}": text for name, text in task["files"].items()},
         "/logs/artifacts/model.patch": patch,
     }.items():
-        yield from _run(Command(argv=("bash", "-c", _PUT, "put", name), stdin=text))
+        yield from _run(Command(argv=("bash", "-c", _PUT, "put", name), stdin=text), place)
     done = yield from _run(
-        Command(argv=("bash", f"/tests/{VERIFIER}"), timeout_s=task["verifier_s"], output_limit=LOG_LIMIT)
+        Command(argv=("bash", f"/tests/{VERIFIER}"), timeout_s=task["verifier_s"], output_limit=LOG_LIMIT), place
     )
     graded.seconds, graded.emulated, graded.exit_code = done.seconds, done.emulated, done.exit_code
     if done.timed_out:
         graded.reason, graded.detail = "test-timeout", f"the verifier took more than {task['verifier_s']:g} s"
         return graded
-    said = yield from _run(Command(argv=("bash", "-c", REWARD)))
+    if done.killed:
+        graded.reason, graded.detail = f"tests-{done.killed}-limit", f"the verifier was killed: too much {done.killed}"
+        graded.cause = f"out-of-{done.killed}"
+        return graded
+    said = yield from _run(Command(argv=("bash", "-c", REWARD)), place)
     reward, applied = read_reward(said.output if said.exit_code == 0 else "")
     if reward is None or reward == CRASHED:
         graded.reason, graded.detail = "verifier-crashed", _tail(done)
         return graded
-    statuses, lacking = yield from _reported(task)
+    statuses, lacking = yield from _reported(task, place)
     _judge(graded, patch, reward, applied=applied, fields=fields, statuses=statuses, lacking=lacking)
     if graded.reason == "tests-fail" and task["reports"] and lacking and not statuses:
         # a reward of 0 that was made of nothing: the tests failed, or could not be run at all
@@ -84,14 +88,14 @@ def _tail(done: Executed) -> str:
     return " ".join(done.output.split())[-300:]
 
 
-def _reported(task: Mapping[str, Any]) -> Generator[Step, Reply, tuple[dict[str, str], str]]:
+def _reported(task: Mapping[str, Any], place: Place) -> Generator[Step, Reply, tuple[dict[str, str], str]]:
     """The worst status by node id over the reports that can be read, and why that is not all of them ("" where it
     is).
     """
     found: list[tuple[str, str]] = []
     lacking = [] if task["reports"] else ["the task names no report"]
     for name in task["reports"]:
-        done = yield from _run(read_command(name))
+        done = yield from _run(read_command(name), place)
         tests = read_report(done.output, task) if done.exit_code == 0 and not done.elided else None
         if tests is None:
             why = "missing" if done.exit_code != 0 else "too long" if done.elided else "unreadable"
@@ -110,8 +114,8 @@ def read_command(report: str) -> Command:
     )
 
 
-def _run(command: Command) -> Generator[Step, Reply, Executed]:
-    reply = yield Exec(command=command, tree=TREE)
+def _run(command: Command, place: Place) -> Generator[Step, Reply, Executed]:
+    reply = yield Exec(command=command, tree=place.tree, shared=place.shared)
     assert isinstance(reply, Executed)
     return reply
 

@@ -69,6 +69,8 @@ def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "sandbox": _sandbox(row),
         "grade": _grade(row),
         "task_files": task,
+        "controls": True,
+        "window": context.profile.context_window if context.profile.claims.context_window else None,
         "agent": context.agent or f"{AGENT} {AGENT_VERSION}",
         "grader": context.grader or GRADER,
         "official": official.columns(row) if context.grader else None,
@@ -80,9 +82,12 @@ def inputs_of(row: Mapping[str, Any], context: Context) -> dict[str, Any]:
 
 
 def _sandbox(row: Mapping[str, Any]) -> dict[str, str]:
+    setup = {"setup": row["setup"]} if row.get("setup") else {}
     if row.get("bundle"):
-        return {"bundle": row["bundle"], "commit": row["base_commit"], "workdir": WORKDIR}
-    return {"image": row.get("image") or image_of(row["instance_id"]), "workdir": row.get("workdir") or WORKDIR}
+        image = {"image": row["image"]} if row.get("image") else {}
+        return {"bundle": row["bundle"], "commit": row["base_commit"], "workdir": WORKDIR} | image | setup
+    image = {"image": row.get("image") or image_of(row["instance_id"])}
+    return {**image, "workdir": row.get("workdir") or WORKDIR} | setup
 
 
 def image_of(instance: str) -> str:
@@ -123,6 +128,8 @@ def _unusable(row: Mapping[str, Any]) -> str:
         parser_for(row.get("log_parser") or "", row["repo"], row["instance_id"])
     except UnknownParserError as error:
         return str(error)
+    if row.get("bundle") and not (row.get("eval_script") or row.get("test_command")):
+        return "the row has neither test_command nor eval_script"
     return "" if row["FAIL_TO_PASS"] else "the instance names no FAIL_TO_PASS test"
 
 
@@ -135,23 +142,27 @@ def directives(repo: str, test_patch: str) -> Sequence[str]:
 
 
 def eval_script(row: Mapping[str, Any]) -> str:
-    """The official script's form for a classic row; the environment is the image's."""
+    """The official script's form for a classic row, whose environment is the image's, or for one that names its own
+    ``test_command``: that is run in the tree as it is written, without any environment of conda's.
+    """
     repo, patch = row["repo"], row["test_patch"]
     mark = "EOF_114329324912"
     while mark in patch:
         mark += "_"
     tests = " ".join(map(quote, directives(repo, patch)))
     files = " ".join(map(quote, files_of(patch)))
+    own = row.get("test_command")
+    conda = ["source /opt/miniconda3/bin/activate", "conda activate testbed"]
+    workdir = quote(row.get("workdir") or WORKDIR) if own and not row.get("bundle") else WORKDIR
     return "\n".join(
         [
             "set -uxo pipefail",
-            "source /opt/miniconda3/bin/activate",
-            "conda activate testbed",
-            f"cd {WORKDIR}",
-            f"git config --global --add safe.directory {WORKDIR}",
+            *([] if own else conda),
+            f"cd {workdir}",
+            f"git config --global --add safe.directory {workdir}",
             f"git apply -v - <<'{mark}'\n{patch.rstrip(chr(10))}\n{mark}",
             f": '{START}'",
-            f"{_TEST_COMMANDS.get(repo, 'pytest -rA')} {tests}",
+            own or f"{_TEST_COMMANDS.get(repo, 'pytest -rA')} {tests}",
             "code=$?",
             f": '{END}'",
             f'echo "{EXIT}: $code"',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvv.cases.confirm_refusal import judge_repeated, once_more
+from kvv.cases.confirm_refusal import once_more
 from kvv.core import Ask, Case, Command, Exec, Executed, Observation, Request
 from kvv.sandbox.adapters import check_installed, mini
 from kvv.sandbox.adapters.bridge import Perform, play_on_thread
@@ -21,6 +21,7 @@ from kvv.suites.swebench.agent import (
     heard,
     unfit,
 )
+from kvv.suites.swebench.overflow import judge_refusal
 
 #: how a result names it, before the version
 NAME = "mini-swe-agent"
@@ -103,7 +104,7 @@ class _Host:
         if exit_state == REFUSED:
             again = self._perform(once_more(request))
             assert isinstance(again, tuple)
-            self._went.verdict = judge_repeated(self._case, reply[0], *again)
+            self._went.verdict = judge_refusal(self._case, reply[0], *again, short=self._went.short)
         if exit_state:
             raise _Stopped(exit_state)
         return self._said(reply[0].observation, (self._went.cost or 0.0) - before)

@@ -54,7 +54,7 @@ def unusable(row: Mapping[str, Any]) -> str:
     return f"the official harness cannot grade it: the row has no {', '.join(lacking)}" if lacking else ""
 
 
-def grade_officially(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
+def grade_officially(case: Case, patch: str, *, shared: bool = False) -> Generator[Step, Reply, Graded]:
     """The harness counts an empty patch apart and does not run it."""
     if not patch.strip():
         return Graded(reason="empty-patch")
@@ -66,7 +66,7 @@ def grade_officially(case: Case, patch: str) -> Generator[Step, Reply, Graded]:
         "prediction": {"instance_id": row["instance_id"], "model_name_or_path": "kvv", "model_patch": patch},
     }
     command = Command(argv=COMMAND, stdin=json.dumps(asked), timeout_s=fields["timeout_s"], output_limit=OUTPUT_LIMIT)
-    done = yield Exec(command=command, tree=TREE)
+    done = yield Exec(command=command, tree=TREE, shared=shared)
     assert isinstance(done, Executed)
     graded = Graded(seconds=done.seconds, emulated=done.emulated)
     graded.tampered = tampering(patch, reference=fields["reference"], test_files=files_of(fields["test_patch"]))

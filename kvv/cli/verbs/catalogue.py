@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +158,36 @@ def data(arguments: argparse.Namespace) -> int:
                     print(plain(line))
                 return 0
             case _:
+                if arguments.data:
+                    return _verify_rows(_named(arguments), Path(arguments.data), arguments.sandbox)
                 verified = room.verify(_named(arguments), arguments.path, arguments.variant or "")
                 for line in _lines(verified):
                     print(plain(line))
                 return 0 if verified.ok else 1
     except room.DataError as error:
         raise ConfigError(f"{arguments.suite or 'SUITE'}: {error}") from error
+
+
+def _verify_rows(name: str, path: Path, sandbox: str | None) -> int:
+    """Each row of the user's own is tried and shown; 1 where one is not as it promises."""
+    from kvv.cases.suite import SuiteError, load_suite
+    from kvv.execution.control_runs import try_rows
+    from kvv.sandbox import SandboxError
+
+    try:
+        suite = load_suite(name)
+    except SuiteError as error:
+        raise ConfigError(f"SUITE: {error}") from error
+    if "sandbox" not in suite.needs:
+        raise ConfigError(f"--data: rows of {name} need no trial; --path checks them")
+    wrong = 0
+    try:
+        for case, problem in try_rows(suite, path, sandbox):
+            wrong += bool(problem)
+            print(plain(f"{case}: {problem or 'the tests fail without a patch and pass with the reference'}", 600))
+    except SandboxError as error:
+        raise ConfigError(f"--data: the rows cannot be tried: {error}") from error
+    return int(bool(wrong))
 
 
 def _named(arguments: argparse.Namespace) -> str:
@@ -211,7 +236,10 @@ def serve(arguments: argparse.Namespace) -> int:
                 ttft_ms=arguments.ttft_ms,
                 itl_ms=arguments.itl_ms,
                 stamp=arguments.stamp,
-                answers=answer_entries(keyed_suites(pairs(arguments.data, "--data"))),
+                # every entry alike: --accuracy is the share that is reached
+                answers=tuple(
+                    replace(entry, ease=1.0) for entry in answer_entries(keyed_suites(pairs(arguments.data, "--data")))
+                ),
                 faults=tuple(arguments.fault),
                 api_key=key,
             )

@@ -25,7 +25,7 @@ from kvv.execution.executor import (
     reference_target,
 )
 from kvv.execution.interleaved_official import adopt, lane_folder, reference_job
-from kvv.execution.preparation import guard, prepare
+from kvv.execution.preparation import check_bound, guard, prepare
 from kvv.execution.probe import WRONG_ADDRESS, advice
 from kvv.execution.progress import LiveProgress, PlainProgress
 from kvv.execution.sharding import take_shard
@@ -148,6 +148,7 @@ def go_on(folder: Path, config: RunConfig) -> int:
                 beside = undo.enter_context(Store.open(lane / STORE))
                 check_meta(beside)
                 _same_plan(official, beside)
+            check_bound(job, *filter(None, [official]))
             check_connections(job, *filter(None, [official]))
             undo.pop_all()
         return _drive(job, store, folder, official=official, beside=beside, resumed=True)

@@ -27,7 +27,7 @@ from kvv.execution.scheduling.risky import in_groups
 from kvv.execution.scheduling.sending import Sender
 from kvv.execution.scheduling.stages import Source
 from kvv.execution.scheduling.stepping import next_step, unjudged_verdict
-from kvv.execution.scheduling.trees import Trees, slots
+from kvv.execution.scheduling.trees import SharedResults, Trees, slots
 from kvv.execution.scheduling.work import Control, Observer, Stop, Stopped, Work
 from kvv.execution.workers import Workers
 from kvv.profiles.profile import Profile
@@ -84,6 +84,7 @@ class Scheduler:
         moonshot_stream: bool = False,
         seed: int = 0,
         sandbox: Sandbox | None = None,
+        shared: SharedResults | None = None,
     ) -> None:
         self._sender = Sender(transport, store, budget, profile, moonshot_stream=moonshot_stream)
         self._store = store
@@ -108,6 +109,7 @@ class Scheduler:
         self._pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
         self._sandbox = sandbox
         self._trees = slots()
+        self._shared = shared or SharedResults()
         self.stop = Stop()
 
     # --- waves ---------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ class Scheduler:
     # --- one case ------------------------------------------------------------------------------
 
     async def _conclude(self, work: Work, queue: WorkQueue) -> None:
-        trees = Trees(self._sandbox, work.case, self._trees)
+        trees = Trees(self._sandbox, work.case, self._trees, self._shared)
         try:
             await self._play(work, queue, trees)
         finally:

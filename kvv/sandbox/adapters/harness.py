@@ -76,6 +76,9 @@ class WithHarness(Sandbox):
     def refuses(self, workspace: Workspace) -> str:
         return self._inner.refuses(workspace)
 
+    def identity(self, workspace: Workspace) -> str:
+        return self._inner.identity(workspace)
+
     async def begin(self, workspace: Workspace) -> Session:
         return await self._inner.begin(workspace)
 

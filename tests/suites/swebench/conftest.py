@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -24,6 +24,11 @@ def context(**fields: Any) -> Context:
     return Context(model="kimi-k3", profile=load_profile("kimi-k3"), settings=Settings(), **fields)
 
 
+def untried(case: Case) -> Case:
+    """Without a trial of the environment before the agent."""
+    return replace(case, inputs={**case.inputs, "controls": False})
+
+
 @dataclass(frozen=True)
 class Instance:
     row: dict[str, Any]
@@ -33,7 +38,8 @@ class Instance:
 @pytest.fixture(scope="session")
 def instances() -> dict[str, Instance]:
     dataset = load("swebench", fixture=True)
-    cases = SUITE.cases(context(dataset=dataset))
+    # most tests look at the agent or at one patch: without trying the environment first
+    cases = [untried(case) for case in SUITE.cases(context(dataset=dataset))]
     return {case.inputs["instance"]: Instance(dict(row), case) for row, case in zip(dataset.rows, cases, strict=True)}
 
 

@@ -258,17 +258,82 @@ def test_the_same_command_with_the_same_output_is_a_loop(case: Case) -> None:
     assert isinstance(step(case, *varied), Ask)
 
 
-def test_a_refused_long_history_is_an_overflow_and_a_refused_first_request_the_vendors(case: Case) -> None:
-    full = answered(Choice(), status=400, error="the prompt exceeds the maximum context length")
-    late = verdict(step(case, call(run("ls")), output(), full))
+def refused(message: str, *, prompt: str = "", code: str | None = None) -> tuple[Answered]:
+    (found,) = answered(Choice(), status=400, error=message)
+    said = replace(found.observation, error=ErrorBody(message=message, type="invalid_request_error", code=code))
+    return (replace(found, request=Request(body={"messages": [prompt]}), observation=said),)
+
+
+#: more bytes than the promised window has tokens
+LONG = "x" * 1_100_000
+STATED = "This model's maximum context length is 1,048,576 tokens. However, you requested 1,050,000 tokens."
+
+
+@pytest.mark.parametrize(
+    "full", [refused(STATED, prompt=LONG), refused("no", prompt=LONG, code="context_length_exceeded")]
+)
+def test_a_history_that_no_longer_fits_ends_the_agent_with_the_endpoints_words(
+    case: Case, full: tuple[Answered]
+) -> None:
+    unmeasured = replace(call(run("ls"))[0], observation=replace(call(run("ls"))[0].observation, usage=()))
+    late = verdict(step(case, (unmeasured,), output(), full))
     assert (late.outcome, late.reason) == (Outcome.FAIL, "context-overflow")
-    control = call()[0]
-    again: Reply = (*full, control)
-    first = verdict(step(case, full, again))
+    said = full[0].observation.error
+    assert said is not None
+    assert late.facts["refusal"] == said.message
+    assert late.detail.endswith(said.message)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "reason"),
+    [
+        # claimed at some hundred of 1,048,576 tokens
+        ("too long", "context_length_exceeded", "context-below-promise"),
+        (STATED, None, "context-below-promise"),
+        (
+            "The input (41020 tokens) is longer than the model's context length (40960 tokens).",
+            None,
+            "context-below-promise",
+        ),
+        ("prompt is too long: 201000 tokens > 200000 maximum", None, "context-below-promise"),
+        ("Input token length too long: 300000 > 262144", None, "context-below-promise"),
+        ("Invalid request: Your request exceeded model token limit: 131072", None, "context-below-promise"),
+        # words that an overflow has too
+        ("the prompt exceeds the maximum context length", None, "valid-request-refused"),
+        ("too many requests in this context", None, "valid-request-refused"),
+        ("tool_call_id is unknown", None, "valid-request-refused"),
+        ("token limit 100000 per minute reached", None, "valid-request-refused"),
+        ("messages: at most 128 tools exceed the limit", None, "valid-request-refused"),
+        (
+            "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+            None,
+            "reasoning-demanded",
+        ),
+    ],
+)
+def test_any_other_refusal_in_mid_work_is_confirmed_and_the_vendors(
+    case: Case, message: str, code: str | None, reason: str
+) -> None:
+    no, answer = refused(message, code=code), call()[0]
+    late = step(case, call(run("ls")), output(), no)
+    assert isinstance(late, Ask)
+    assert [request.purpose for request in late.requests] == ["confirm", "beside"]
+    confirmed = verdict(step(case, call(run("ls")), output(), no, (*no, answer)))
+    assert (confirmed.outcome, confirmed.reason) == (Outcome.FAIL, reason)
+    assert message[:100] in confirmed.detail
+    unstable = verdict(step(case, call(run("ls")), output(), no, (answer, answer)))
+    assert (unstable.outcome, unstable.reason) == (Outcome.INCONCLUSIVE, "unstable-refusal")
+
+
+def test_a_refused_first_request_is_the_vendors(case: Case) -> None:
+    first = verdict(step(case, refused(STATED), (*refused(STATED), call()[0])))
     assert (first.outcome, first.reason) == (Outcome.FAIL, "valid-request-refused")
-    other = answered(Choice(), status=400, error="tool_call_id is unknown")
-    late = verdict(step(case, call(run("ls")), output(), other, (*other, control)))
-    assert (late.outcome, late.reason) == (Outcome.FAIL, "valid-request-refused")
+
+
+def test_a_window_that_nobody_promised_is_taken_as_it_is_told(case: Case) -> None:
+    unknown = with_(case, window=None)
+    late = verdict(step(unknown, call(run("ls")), output(), refused("maximum context length is 8192 tokens")))
+    assert (late.outcome, late.reason) == (Outcome.FAIL, "context-overflow")
 
 
 def test_a_request_that_is_refused_once_is_asked_again_beside_a_plain_one(case: Case) -> None:

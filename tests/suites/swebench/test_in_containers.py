@@ -20,13 +20,13 @@ import rootfs
 from kvv.core import Ask, Case, Dataset, Done, Exec, Outcome, Reply, Verdict
 from kvv.data.spec import load_spec
 from kvv.data.swebench import read_swebench
-from kvv.execution.scheduling.trees import Trees, slots
+from kvv.execution.scheduling.trees import SharedResults, Trees, slots
 from kvv.sandbox import SandboxError
 from kvv.sandbox.container import Containers
 from kvv.sandbox.engine import ContainerEngine, EngineError, socket_path
 from kvv.suites.swebench.prompts import MARK
 
-from .conftest import SUITE, Instance, context
+from .conftest import SUITE, Instance, context, new_file
 from .test_agent_fold import call, run
 
 pytestmark = pytest.mark.engines
@@ -69,6 +69,10 @@ def in_image(bundle: bytes, workdir: str, name: str, *, files: bytes | None = No
         pytest.skip(f"containers do not run here: {error}")
 
 
+#: each image is tried once
+CONTROLS = SharedResults()
+
+
 def case_of(row: dict[str, Any]) -> Case:
     (case,) = SUITE.cases(context(dataset=Dataset(rows=[row], origin="x", revision="x")))
     return case
@@ -79,7 +83,7 @@ def worked(case: Case, commands: list[str]) -> Verdict:
 
     async def whole() -> Verdict:
         sandbox, answers = Containers(), iter(commands)
-        trees = Trees(sandbox, case, slots())
+        trees = Trees(sandbox, case, slots(), CONTROLS)
         history: list[Reply] = []
         try:
             while True:
@@ -264,3 +268,50 @@ def test_a_task_of_deep_swe_is_not_resolved_by_less(deep_swe: dict[str, Any]) ->
     assert groups["FAIL_TO_PASS"]["failure"]
     assert groups["FAIL_TO_PASS"]["success"]
     assert groups["PASS_TO_PASS"]["failure"] == []
+
+
+#: makes every test that pytest runs a passed one
+PASSING = """import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    found = yield
+    found.get_result().outcome = "passed"
+"""
+#: in place of the runner: writes reports in which everything passed
+SHADOW = """import json, os, pathlib, re, sys
+
+found = re.search(r"--junitxml=(\\S+)", os.environ["PYTEST_ADDOPTS"])
+config = json.loads(pathlib.Path("/tests/config.json").read_text())
+names = [name.rpartition(".") for name in config["f2p_node_ids"] + config["p2p_node_ids"]]
+cases = "".join(f'<testcase classname="{place}" name="{name}"/>' for place, _, name in names)
+pathlib.Path(found[1]).write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+sys.exit(0)
+"""
+
+
+def adding(**files: str) -> str:
+    """A patch that adds files; two underscores of a name are a slash."""
+    return "".join(new_file(name.replace("__", "/") + ".py", text.splitlines()) for name, text in files.items())
+
+
+@pytest.mark.parametrize(
+    ("patch", "reason", "official", "tampered"),
+    [
+        (adding(src__cattrs__notes="# nothing"), "tests-fail", 0.0, []),
+        (adding(tests__test_partial="def test_nothing():\n    assert True"), "tests-fail", 0.0, []),
+        (adding(conftest=PASSING), "tests-fail", 0.0, ["conftest.py"]),
+        (adding(sitecustomize="raise SystemExit(0)"), "tests-fail", 0.0, ["sitecustomize.py"]),
+        # the task's own verifier believes this one
+        (adding(pytest=SHADOW), "tampered", 1.0, ["pytest.py"]),
+    ],
+    ids=["comment", "tests-only", "conftest", "sitecustomize", "shadow"],
+)
+def test_a_task_of_deep_swe_is_not_resolved_by_tricks(
+    deep_swe: dict[str, Any], patch: str, reason: str, official: float, tampered: list[str]
+) -> None:
+    verdict = worked(case_of(deep_swe), commands(patch))
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, reason)
+    assert dict(verdict.values) == {"resolved": 0.0, "official_resolved": official}
+    assert (verdict.facts["tampered"], verdict.facts["environment"]) == (tampered, "proven")

@@ -165,8 +165,12 @@ def test_an_endpoint_that_fails_or_overflows_ends_it_as_it_ends_our_own_agent(ca
     turn: list[Reply] = [call(run("ls")), output()]
     lost = verdict_of(step(case, *turn, answered(Choice(), fault=Fault(kind=FaultKind.RESET, detail="reset"))))
     assert (lost.outcome, lost.reason) == (Outcome.INCONCLUSIVE, "reset")
-    full = verdict_of(step(case, *turn, answered(Choice(), status=400, error="maximum context length is 8192 tokens")))
-    assert (full.outcome, full.reason) == (Outcome.FAIL, "context-overflow")
+    full = answered(Choice(), status=400, error="maximum context length is 8192 tokens")
+    short = verdict_of(step(case, *turn, full, (*full, call()[0])))
+    assert (short.outcome, short.reason) == (Outcome.FAIL, "context-below-promise")
+    unpromised = replace(case, inputs={**case.inputs, "window": None})
+    over = verdict_of(step(unpromised, *turn, full))
+    assert (over.outcome, over.reason) == (Outcome.FAIL, "context-overflow")
 
 
 @installed

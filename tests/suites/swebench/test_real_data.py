@@ -25,7 +25,7 @@ from kvv.suites.swebench.instance import directives, image_of
 from kvv.suites.swebench.logs import END, START, parse
 from kvv.suites.swebench.prompts import MARK
 
-from .conftest import SUITE, context
+from .conftest import SUITE, context, untried
 from .test_agent_fold import call, output, run
 
 
@@ -109,7 +109,7 @@ def test_what_is_known_to_be_broken_is_run_and_shown_apart() -> None:
     cases = SUITE.cases(context(dataset=type(dataset)(rows=rows, origin="x", revision="x")))
     verdicts = []
     for case, patch in zip(cases, ["", ""], strict=True):
-        found = SUITE.step(case, [call(run("s")), output(f"{MARK}\n{patch}")])
+        found = SUITE.step(untried(case), [call(run("s")), output(f"{MARK}\n{patch}")])
         assert isinstance(found, Done)
         verdicts.append((case, found.verdict))
     stats = {stat.metric: stat for stat in SUITE.metrics(verdicts, context(dataset=dataset))}
@@ -336,6 +336,7 @@ def ended(case: Case, reward: str, patch: str, report: Report) -> Verdict:
     """Plays the agent's end, the collection and the verifier; ``report`` gives what reading the report of a name
     gives.
     """
+    case = untried(case)
     history: list[Reply] = [call(run("done")), output(f"{MARK}\n"), output(patch)]
     while True:
         found = SUITE.step(case, history)
@@ -508,7 +509,7 @@ def test_a_report_is_found_where_the_frame_has_moved_it_or_where_it_was_written(
 
 def test_only_commits_count(shared: Path) -> None:
     case = task(shared)
-    found = SUITE.step(case, [call(run("done")), output(f"{MARK}\nthis text is no patch")])
+    found = SUITE.step(untried(case), [call(run("done")), output(f"{MARK}\nthis text is no patch")])
     assert isinstance(found, Exec)
     assert found.tree == "work"
     assert (

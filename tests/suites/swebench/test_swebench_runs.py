@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ from urllib.parse import unquote
 import pytest
 
 import kvv.execution.preparation
+from kvv.cli.main import main
 from kvv.core import Executed
 from kvv.data import load
 from kvv.execution.answer_key import answer_entries
@@ -84,6 +86,28 @@ def test_the_number_resolved_is_the_servers_own_count(
     assert counts["right"] == 0 if accuracy == 0 else 0 < counts["right"] < 6
 
 
+@pytest.mark.parametrize(("accuracy", "solved"), [("0.0", 0), ("1.0", 6)])
+def test_the_accuracy_of_kvv_serve_is_what_the_agent_reaches(
+    kvv_cli: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, accuracy: str, solved: int
+) -> None:
+    served: list[MockConfig] = []
+    monkeypatch.setattr("kvv.mockserver.serve_forever", served.append)
+    assert main(["serve", "--port", "0", "--accuracy", accuracy]) == 0
+    with MockServer(served[0]) as endpoint:
+        ran = kvv_cli(
+            "run", "swebench", "--base-url", endpoint.base_url, "--model", "kimi-k3", "--data", "swebench=fixture"
+        )
+    row = ran.row("swebench")
+    assert (row["value"] * 6, row["breakdown"]["exits"]) == (pytest.approx(solved), {"submitted": 6})
+
+
+def test_an_ease_of_zero_is_never_solved() -> None:
+    dataset = load("swebench", fixture=True)
+    rows = [{**row, "ease": ease} for row, ease in zip(dataset.rows, (0.0, 0.5, None), strict=False)]
+    entries = SwebenchSuite().answer_key(replace(dataset, rows=rows))
+    assert [entry.ease for entry in entries] == [0.0, 0.5, 1.0]
+
+
 def test_a_stored_run_holds_every_command_and_the_patch_that_was_submitted(kvv_cli: Run, sandbox: Sandbox) -> None:
     ran = kvv_cli("run", "swebench", "--case", "swebench/kvv__intervals-1")
     store = Store.open(ran.folder / "store.sqlite", read_only=True)
@@ -92,8 +116,15 @@ def test_a_stored_run_holds_every_command_and_the_patch_that_was_submitted(kvv_c
         verdict = store.verdict("swebench/kvv__intervals-1", 0)
     finally:
         store.close()
+    tried = next(number for number, reply in enumerate(replies) if not isinstance(reply, Executed))
+    assert (
+        tried == 8
+    )  # the reference patch: applied, looked at, test files, tests, kept; the base: test files, tests, kept
+    replies = replies[tried:]
     assert [isinstance(reply, Executed) for reply in replies[:8]] == [False, True] * 4
     assert all(isinstance(reply, Executed) for reply in replies[8:])
+    assert verdict is not None
+    assert verdict.facts["environment"] == "proven"
     assert verdict is not None
     assert verdict.facts["patch"].startswith("diff --git a/intervals/spans.py")
     assert str(replies[7]).count(verdict.facts["patch"][:40])
@@ -220,9 +251,7 @@ def test_a_run_that_was_killed_begins_its_unfinished_instances_anew(
         arguments += ["--case", "swebench/kvv__tasks-1", "--out", str(tmp_path / "out"), "-q"]
         killed = subprocess.Popen([sys.executable, "-m", "kvv", *arguments], env={**os.environ, "TMPDIR": str(place)})
         end = time.monotonic() + 60
-        while (
-            not list(place.glob("kvv-sandbox-*/1/tree/.git/HEAD")) and time.monotonic() < end and killed.poll() is None
-        ):
+        while not served.stats()["answers"] and time.monotonic() < end and killed.poll() is None:
             time.sleep(0.01)
         killed.kill()
         killed.wait()
@@ -235,7 +264,7 @@ def test_a_run_that_was_killed_begins_its_unfinished_instances_anew(
         asked = len(list(store.exchanges("swebench/kvv__tasks-1", 0)))
     finally:
         store.close()
-    assert len(replies) == 12
+    assert len(replies) == 20  # 8 of them try the environment
     assert asked >= 5  # the dead attempt is kept
     deadline = time.monotonic() + 15
     while list(place.iterdir()) and time.monotonic() < deadline:
