@@ -228,7 +228,12 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is sent")
     group.add_argument("--thinking", choices=("on", "off"), help="switch thinking on or off")
     group.add_argument("--think-mode", metavar="MODE", help="how the switch is sent: a mode of the profile, or none")
-    group.add_argument("--effort", action="append", metavar="NAME", help="thinking effort, one of the profile's")
+    group.add_argument(
+        "--effort",
+        action="append",
+        metavar="NAME",
+        help="thinking effort, one of the profile's; `run` takes several (low,high) and compares them",
+    )
     group.add_argument("--temperature", type=float)
     group.add_argument("--top-p", type=float)
     group.add_argument(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 
 from kvv.cli.flags import flags_of
-from kvv.planning.config import load_config, revise
+from kvv.planning.config import ConfigError, load_config, revise
 from kvv.storage.run_folder import find_run
 
 
@@ -21,6 +21,12 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _start(arguments: argparse.Namespace, *, contract_only: bool) -> int:
     config = load_config(flags_of(arguments))
+    if len(set(config.effort)) > 1:
+        if contract_only:
+            raise ConfigError("--effort: `kvv check` asks at one; several are for `kvv run`")
+        from kvv.cli.verbs import efforts
+
+        return efforts.start(config)
     from kvv.cli.verbs.session import start
 
     return start(config, contract_only=contract_only)

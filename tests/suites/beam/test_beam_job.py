@@ -140,6 +140,21 @@ def test_what_the_judge_is_sent_needs_a_judge(option: str, value: str) -> None:
         prepare(configured(suites=["beam"], data=["beam=fixture"], **{option: value}))
 
 
+@pytest.mark.parametrize("option", ["--judge-extra-body", "--judge-prompts"])
+def test_a_runs_own_key_in_what_the_judge_is_sent_is_refused(
+    option: str, kvv_cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KVV_JUDGE_API_KEY", "plain-canary-41d09b77aa")
+    (tmp_path / "item.txt").write_text("{rubric} {answer} plain-canary-41d09b77aa", "utf-8")
+    value = {"--judge-extra-body": '{"note": "plain-canary-41d09b77aa"}', "--judge-prompts": str(tmp_path / "item.txt")}
+    nowhere = "http://127.0.0.1:9/v1"
+    judge = ("--judge-base-url", nowhere, "--judge-model", "j", option, value[option])
+    ran = kvv_cli("run", "beam", "-q", "--data", "beam=fixture", "--base-url", nowhere, "--model", "kimi-k3", *judge)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert f"{option}: holds a key of this run" in ran.err
+    assert "41d09b77aa" not in ran.said
+
+
 def test_the_given_words_are_sent_as_they_are_and_named_in_the_row(tmp_path: Path) -> None:
     source = f"unified_llm_judge_base_prompt = {ITEM!r}\nraise SystemExit\n"
     planned = judged(tmp_path, {"src/prompts.py": source, "order.txt": ORDER}, preset="kvv")
