@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from kvv.cases.answers import KeyEntry
 from kvv.cases.confirm_refusal import is_refused, judge_repeated, once_more
+from kvv.cases.judge_prompts import JudgePrompts
 from kvv.core import Answered, Area, Ask, Case, Dataset, Done, History, Level, Reply, Request, Stat, Step, Verdict
 from kvv.core.plugins import SUITES, find_entry_points
 from kvv.core.usage_error import ConfigError
@@ -72,21 +73,33 @@ def overlap(known: Collection[str], cases: Collection[str]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """The model that grades answers, and what it is sent. None leaves a field out of the request."""
+    """The model that grades answers, and what it is sent. None leaves a field out of the request; ``extra_body`` goes
+    over everything, ``effort`` is what it says of one, for people.
+    """
 
     model: str
     temperature: float | None = None
     max_tokens: int | None = None
+    effort: str = ""
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
         """JSON-like, for a case's inputs and for the report."""
-        return {"model": self.model, "temperature": self.temperature, "max_tokens": self.max_tokens}
+        found: dict[str, Any] = {
+            "model": self.model,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+        }
+        if self.effort:
+            found["effort"] = self.effort
+        return found | ({"extra_body": dict(self.extra_body)} if self.extra_body else {})
 
     @staticmethod
     def body(fields: Mapping[str, Any], prompt: str) -> dict[str, Any]:
         """A chat-completions body of one user message."""
         body = {"model": fields["model"], "messages": [{"role": "user", "content": prompt}]}
-        return body | {name: fields[name] for name in ("temperature", "max_tokens") if fields.get(name) is not None}
+        body |= {name: fields[name] for name in ("temperature", "max_tokens")} | fields.get("extra_body", {})
+        return {name: value for name, value in body.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +120,7 @@ class Context:
     tokenizer: Tokenizer | None = None
     judge: Judge | None = None
     second_judge: Judge | None = None
+    judge_prompts: JudgePrompts | None = None
     agent: str = ""
     grader: str = ""
 

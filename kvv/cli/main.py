@@ -197,11 +197,23 @@ def build_parser() -> Parser:
     add_compared_verbs(verbs)
     add_measured_verbs(verbs)
 
+    exported = verbs.add_parser("export", help="a stored benchmark as another program's file")
+    exported.add_argument("form", metavar="FORM", choices=("inspect",), help="inspect: a log for `inspect view`")
+    _add_run(exported)
+    exported.add_argument("--suite", metavar="SUITE", help="which benchmark, of a run that has several")
+    exported.add_argument("--to", metavar="FILE", help="where (default: SUITE.eval in the run's folder)")
+    exported.add_argument("--out", metavar="DIR", help="where run folders lie (default: reports/)")
+
     imported = verbs.add_parser(
         "import", help="recorded results of another tool become a run, re-scored under our rules"
     )
-    imported.add_argument("tool", metavar="TOOL", help="k2vv, mmmu-pro, beam, or another package's importer")
-    imported.add_argument("file", metavar="FILE")
+    imported.add_argument(
+        "tool",
+        metavar="TOOL",
+        help="k2vv, mmmu-pro, beam, inspect, evalscope, lm-eval, or another package's importer; without it the file's"
+        " content tells",
+    )
+    imported.add_argument("file", nargs="?", metavar="FILE")
     imported.add_argument("scores", nargs="?", metavar="SCORES", help="beam: the recorded judge's scores, JSONL")
     imported.add_argument("--requests", metavar="FILE", help="k2vv: the requests that were asked, JSONL")
     imported.add_argument("--model", help="the model's name, where the results do not say it")
@@ -296,6 +308,10 @@ def _verb(name: str) -> Verb:
             from kvv.cli.verbs import merge
 
             chosen = merge.merge
+        case "export":
+            from kvv.cli.verbs import export
+
+            chosen = export.export
         case "import":
             from kvv.cli.verbs import imports
 

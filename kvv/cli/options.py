@@ -129,6 +129,7 @@ def add_again_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     parser.add_argument("--data", action="append", metavar="SUITE=PATH", help=f"{when}a suite's data, the same")
     parser.add_argument("--tokenizer", metavar="PATH", help=f"{when}the model's merges, the same")
     parser.add_argument("--profile", metavar="NAME|FILE", help=f"{when}what the model promises, the same")
+    parser.add_argument("--judge-prompts", metavar="FILE|DIR", help=f"{when}the judge's prompts, the same")
 
 
 def add_judge_options(parser: argparse.ArgumentParser) -> None:
@@ -139,6 +140,14 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
         "--second-judge-model",
         metavar="NAME",
         help="another model there, which judges the same answers: their agreement is reported",
+    )
+    group.add_argument("--judge-effort", metavar="NAME", help="the judge's reasoning effort")
+    group.add_argument("--judge-extra-body", metavar="JSON|@FILE", help="fields to add to each request to the judge")
+    group.add_argument(
+        "--judge-prompts",
+        metavar="FILE|DIR",
+        help="the judge's prompts in the official words: item.txt, order.txt, question.txt in a folder, a table, or the"
+        " official repository",
     )
     group.add_argument(
         "--judge-api-key-env",
@@ -219,7 +228,12 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is sent")
     group.add_argument("--thinking", choices=("on", "off"), help="switch thinking on or off")
     group.add_argument("--think-mode", metavar="MODE", help="how the switch is sent: a mode of the profile, or none")
-    group.add_argument("--effort", action="append", metavar="NAME", help="thinking effort, one of the profile's")
+    group.add_argument(
+        "--effort",
+        action="append",
+        metavar="NAME",
+        help="thinking effort, one of the profile's; `run` takes several (low,high) and compares them",
+    )
     group.add_argument("--temperature", type=float)
     group.add_argument("--top-p", type=float)
     group.add_argument(

@@ -106,6 +106,17 @@ def _key(name: str) -> str | None:
     return read_key(name, required=name not in USUAL_KEYS)
 
 
+def _own_words(job: RunPlan) -> list[tuple[str, str]]:
+    """By option what of the user's goes into requests as it is."""
+    config = job.config
+    bodies = {"--extra-body": config.extra_body, "--judge-extra-body": config.judge_extra_body}
+    prompts = [item.context.judge_prompts for item in job.plan.suites if item.context.judge_prompts is not None]
+    return [
+        *((option, json.dumps(body, ensure_ascii=False)) for option, body in bodies.items()),
+        *(("--judge-prompts", "\n".join((found.item, found.order, found.question))) for found in prompts[:1]),
+    ]
+
+
 def check_endpoints(job: RunPlan, lane: str = "") -> None:
     """Everything a request's head is made of can be made; ConfigError naming the option, before anything is written.
     ``lane``: "reference".
@@ -114,9 +125,11 @@ def check_endpoints(job: RunPlan, lane: str = "") -> None:
     known = redactor_for(all_roles).plus(
         secret for found in all_roles.values() for secret in in_address(found.base_url)
     )
-    if known.suspects(json.dumps(job.config.extra_body, ensure_ascii=False)):
+    for option, said in _own_words(job):
+        if not known.suspects(said):
+            continue
         raise ConfigError(
-            "--extra-body: holds a key of this run, which would be stored with every request; the key's variable is"
+            f"{option}: holds a key of this run, which would be stored with every request; the key's variable is"
             " named by --api-key-env, a header's by --header-env"
         )
     for found in all_roles.values():

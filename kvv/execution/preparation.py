@@ -31,6 +31,7 @@ from kvv.data.merges import read_merges, read_tokenizer_json
 from kvv.decision.inputs import OfficialRates
 from kvv.planning.config import COST_GUARD_USD, TOKEN_GUARD, ConfigError, RunConfig, read_key
 from kvv.planning.interim_plan import check_early_stop
+from kvv.planning.judge_prompts import read_judge_prompts
 from kvv.planning.plan import (
     Plan,
     PlannedSuite,
@@ -343,7 +344,14 @@ def _with_variants() -> list[str]:
 
 def _missing_need(suite: Suite, config: RunConfig) -> str:
     """Our own endpoint judges too; somebody else's is named by --judge-base-url."""
-    if "judge" not in suite.needs or config.base_url is None:
+    if "judge" not in suite.needs:
+        return ""
+    if not config.judge_base_url:
+        for name in ("effort", "extra_body", "prompts"):
+            if getattr(config, f"judge_{name}"):
+                option = f"--judge-{name.replace('_', '-')}"
+                raise ConfigError(f"{option}: is for a judge of your own; name it by --judge-base-url")
+    if config.base_url is None:
         return ""
     if not config.judge_base_url:
         return "no judge"
@@ -371,14 +379,26 @@ def judge_of(config: RunConfig, model: str) -> Judge | None:
     endpoint judges.
     """
     name = (config.judge_model or "") if config.judge_base_url else model if config.base_url is None else ""
-    return judge_named(name) if name else None
+    return judge_named(name, config) if name else None
 
 
-def judge_named(name: str) -> Judge:
+def judge_named(name: str, config: RunConfig) -> Judge:
+    """An effort is sent as the judge's profile spells it, else as ``reasoning_effort``."""
     profile = load_profile(pick_profile(name)[0])
     fixed = any(0 <= values.get("temperature", -1) <= 2 for values in profile.decoding.rejected)
     temperature = profile.sampling_for("judge").temperature if fixed else JUDGE_TEMPERATURE
-    return Judge(model=name, temperature=temperature, max_tokens=JUDGE_MAX_TOKENS)
+    effort: Mapping[str, object] = {}
+    if config.judge_effort:
+        effort = profile.thinking_body(on=True, effort=config.judge_effort)
+        if effort == profile.thinking_body(on=True, effort=None):
+            effort = {**effort, "reasoning_effort": config.judge_effort}
+    return Judge(
+        model=name,
+        temperature=temperature,
+        max_tokens=JUDGE_MAX_TOKENS,
+        effort=config.judge_effort or "",
+        extra_body={**effort, **config.judge_extra_body},
+    )
 
 
 def _other_tier(suite: Suite, config: RunConfig, profile: Profile, *, named: bool) -> str:
@@ -463,8 +483,11 @@ def _planned(
         tokenizer=_tokenizer(config.tokenizer),
         judge=judge_of(config, model) if "judge" in suite.needs else None,
         second_judge=(
-            judge_named(config.second_judge_model) if "judge" in suite.needs and config.second_judge_model else None
+            judge_named(config.second_judge_model, config)
+            if "judge" in suite.needs and config.second_judge_model
+            else None
         ),
+        judge_prompts=read_judge_prompts(config.judge_prompts) if "judge" in suite.needs else None,
         agent=agent_of(config.agent) if "sandbox" in suite.needs else "",
         grader=grader_of(config.grader) if "sandbox" in suite.needs else "",
     )

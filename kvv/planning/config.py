@@ -227,6 +227,9 @@ class RunConfig(BaseModel):
     judge_base_url: str | None = None
     judge_model: str | None = None
     second_judge_model: str | None = None
+    judge_effort: str | None = None
+    judge_extra_body: Annotated[dict[str, Any], BeforeValidator(_extra_body)] = {}
+    judge_prompts: str | None = None
     judge_api_key_env: VariableName = "KVV_JUDGE_API_KEY"
     other_model: str | None = None
 
@@ -357,7 +360,7 @@ def revise(config: RunConfig, flags: Mapping[str, Any]) -> RunConfig:
 
 def _validated(values: Mapping[str, Any], origin: Mapping[str, str]) -> RunConfig:
     for name, value in values.items():
-        if name != "extra_body" and (problem := text_problem(value)):
+        if not name.endswith("extra_body") and (problem := text_problem(value)):
             raise ConfigError(f"{_spelled(name, origin)}: {problem}")
     try:
         config = RunConfig.model_validate({**values, "origin": origin})

@@ -16,6 +16,8 @@ from kvv.profiles.published import Mean, PublishedMeans, load_published
 KIND = "published-mean"
 #: the preset by which published values were asked
 PRESET = "kvv"
+#: the judge's prompts whose official words a published mean needs
+OFFICIAL_PROMPTS = ("item", "order")
 #: a published mean is of the whole set; a smaller draw of it is another question
 WHOLE = 0.98
 #: what a data set's revision says of content that nobody compared with the public one, and of content that was
@@ -64,7 +66,10 @@ def _unlike(profile: str, item: PlannedSuite, mean: Mean) -> list[str]:
         None if context.dataset is None else {"fixture": context.dataset.fixture, "revision": context.dataset.revision}
     )
     judge = "" if context.judge is None else context.judge.model
-    found = differences(item.suite, profile, asdict(context.settings), dataset, judge=judge, agent=context.agent)
+    prompts = None if context.judge_prompts is None else context.judge_prompts.given
+    found = differences(
+        item.suite, profile, asdict(context.settings), dataset, judge=judge, agent=context.agent, prompts=prompts
+    )
     if context.settings.variant.lower() not in ("", mean.variant.lower()):
         found.append(f"variant {context.settings.variant}, not {mean.variant or 'the default'}")
     if len(item.cases) < WHOLE * mean.n:
@@ -80,6 +85,7 @@ def differences(
     *,
     judge: str = "",
     agent: str = "",
+    prompts: Sequence[str] | None = None,
 ) -> list[str]:
     """In what a suite was asked otherwise than the published values of this profile were: a few words each. Number of
     questions and variant are the caller's; where nothing is published for the profile, data and sampling alone count.
@@ -108,6 +114,12 @@ def differences(
     found += _data(dataset)
     if known is not None and "judge" in suite.needs and (not known.judge or judge != known.judge):
         found.append(f"judge {judge or 'unknown'}, not {known.judge or 'named by the publisher'}")
+    if known is not None and "judge" in suite.needs:
+        found += [
+            f"the judge's prompt {name!r} in kvv's words, not the official ones (--judge-prompts)"
+            for name in OFFICIAL_PROMPTS
+            if name not in (prompts or ())
+        ]
     if known is not None and "sandbox" in suite.needs and (not known.agent or known.agent not in agent):
         found.append(f"agent {agent or 'our own'}, not {known.agent or 'named by the publisher'}")
     return found

@@ -42,7 +42,7 @@ def guarded(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]
 
 
 def _is_guarded(name: str, value: Any, defaults: Mapping[str, Any]) -> bool:
-    if name == "extra_body":  # a file of the user's, sent with every request
+    if name in ("extra_body", "judge_extra_body"):  # a file of the user's, sent with every request
         return isinstance(value, str) and value.startswith("@")
     if name == "out":
         return isinstance(value, str) and _leaves(value)

@@ -132,8 +132,9 @@ def read_config(folder: Path) -> RunConfig:
     path = folder / CONFIG
     try:
         table = parse_toml(read_plain(path))
-        if isinstance(table.get("extra_body"), str):  # on a command line @FILE is read; written down are its fields
-            raise ConfigError(f"RUN: {path}: extra_body: must be a table")
+        for name in ("extra_body", "judge_extra_body"):
+            if isinstance(table.get(name), str):  # on a command line @FILE is read; written down are its fields
+                raise ConfigError(f"RUN: {path}: {name}: must be a table")
         # where a value came from is what this file says of it, whatever the file says of that
         return RunConfig.model_validate({**table, "origin": dict.fromkeys(table, CONFIG)})
     except FileNotFoundError:

@@ -155,7 +155,7 @@ def _findings(view: RunView) -> tuple[RuleResult, ...]:
 def _facts(entry: Mapping[str, Any], view: RunView, suite: str) -> dict[str, Any]:
     dataset, settings = entry["dataset"], dict(entry["settings"])
     extra = {key: value for key, value in (settings.get("extra_body") or {}).items() if key != PROVIDER}
-    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+    said = _comparability(view, suite)
     sampling = {key: value for key, value in settings.items() if key not in NOT_SAMPLING} | {
         "extra_body": extra,
         "preset": view.run.preset,
@@ -176,6 +176,7 @@ def _asked_otherwise(entry: Mapping[str, Any], recorded: RecordedSuite, view: Ru
         return ""
     facts = _facts(entry, view, suite)
     judge = facts["judge"]
+    said = _comparability(view, suite)
     found = differences(
         recorded.suite,
         view.profile,
@@ -183,17 +184,23 @@ def _asked_otherwise(entry: Mapping[str, Any], recorded: RecordedSuite, view: Ru
         dataset,
         judge=str(judge.get("model") or "") if isinstance(judge, Mapping) else str(judge or ""),
         agent=str(facts["agent"] or ""),
+        prompts=said.get("judge_prompts_given"),
     )
     return ", ".join(found)
 
 
+def _comparability(view: RunView, suite: str) -> Mapping[str, Any]:
+    """What the primary row says of its comparability."""
+    return next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+
+
 def _failures(view: RunView, suite: str) -> str:
-    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+    said = _comparability(view, suite)
     return str(said.get("failures_in_denominator") or "")
 
 
 def _edition(view: RunView, suite: str) -> str:
-    said = next((stat.comparability for stat in view.decision.stats if stat.suite == suite and stat.primary), {})
+    said = _comparability(view, suite)
     return str(said.get(declared(suite).edition) or "")
 
 

@@ -35,7 +35,7 @@ from kvv.storage.run_folder import STORE, as_written, read_config
 from kvv.storage.store import Store, StoreError
 
 #: options whose value may be a file or folder of this machine, which is read and, as questions, sent
-PATHS = ("data", "tokenizer", "policy", "reference", "profile")
+PATHS = ("data", "tokenizer", "policy", "reference", "profile", "judge_prompts")
 #: what a received folder alone does not decide
 SEALED = (*GUARDED, *PATHS)
 #: the record's name in the store

@@ -15,6 +15,9 @@ from kvv.stats.metrics import GroupTally, MeanTally, Metric
 from kvv.suites.beam.judging import PROMPT_SHA256
 from kvv.suites.beam.scoring import ORDERING, Scores
 
+#: the preset whose rows stand beside KVV's
+PRESET = "kvv"
+
 RULES: Mapping[str, str] = {
     "kvv_score": (
         "KVV: rubric items truncated to integers (0.5 counts 0), event ordering all or nothing, mean over questions"
@@ -40,6 +43,7 @@ class RubricTally:
     second: list[tuple[float, float]] = field(default_factory=list)
     second_failed: int = 0
     judge_calls: int = 0
+    lenient: int = 0
     cut: set[str] = field(default_factory=set)
     uncounted: bool = False
     recorded: bool = False
@@ -56,6 +60,7 @@ class RubricTally:
         if inputs.get("judge") and inputs["judge"] not in self.judges:
             self.judges.append(inputs["judge"])
         self.judge_calls += int(verdict.facts.get("judge_calls", 0))
+        self.lenient += int(verdict.facts.get("judge_lenient", 0))
         if inputs.get("second_judge") and inputs["second_judge"] not in self.judges:
             self.judges.append(inputs["second_judge"])
         if "second_judge" in verdict.facts:
@@ -76,6 +81,8 @@ class RubricTally:
             "judge_failures": sum(count for reason, count in self.reasons.items() if reason.startswith("judge-")),
             "reasons": dict(sorted(self.reasons.items())),
         }
+        if self.lenient:  # replies whose JSON had to be mended, or a score in words
+            table["judge_replies_mended"] = self.lenient
         if self.second or self.second_failed:
             table["judge_agreement"] = self._agreement()
         if self.orderings:
@@ -153,20 +160,14 @@ def comparability(version: str, tally: RubricTally, context: Context) -> dict[st
         "data_revision": dataset.revision if dataset else None,
         "data_sha256": dataset.sha256 if dataset else None,
         "size": ", ".join(sorted(tally.sizes)),
-        "prompt": (
-            "the whole conversation as chat messages, markers left in, then the question as it is; the official code"
-            " puts a note before it"
-        ),
+        "prompt": f"the whole conversation as chat messages, markers left in, then the question {_put(context)}",
         "truncation": (
             cut + ("; conversations that may not fit were not counted (--tokenizer)" if tally.uncounted else "")
         ),
         "sampling": context.sampling(),
         "preset": context.preset,
         "judge": "as recorded" if tally.recorded else [dict(judge) for judge in tally.judges],
-        "judge_prompt": (
-            "as recorded" if tally.recorded else "our own words on the official scale 0, 0.5, 1; not the official text"
-        ),
-        "judge_prompt_sha256": None if tally.recorded else PROMPT_SHA256,
+        **_judge_prompts(tally, context),
         ORDERING: (
             "kvv_score: one judgement of the whole order; official_score: one call a line names the events it is about,"
             " first unused one wins"
@@ -177,3 +178,30 @@ def comparability(version: str, tally: RubricTally, context: Context) -> dict[st
             "a refused valid request and an empty answer count 0; kvv_value counts every failure 0, as KVV does"
         ),
     }
+
+
+def _put(context: Context) -> str:
+    if context.judge_prompts and context.judge_prompts.question:
+        return "as --judge-prompts puts it"
+    if context.preset == PRESET:
+        return "after a request for the bare answer, in our words for KVV's"
+    return "as it is; the official code puts a note before it"
+
+
+def _judge_prompts(tally: RubricTally, context: Context) -> dict[str, Any]:
+    """Whose words the judge was given; a row under KVV's preset that lacks the official ones is not KVV's."""
+    given = context.judge_prompts
+    if tally.recorded:
+        return {"judge_prompt": "as recorded", "judge_prompt_sha256": None}
+    ours = "our own words on the official scale 0, 0.5, 1; not the official text"
+    said = f"as given (--judge-prompts): {', '.join(given.given)}" if given else ours
+    lacking = [name for name in ("item", "order") if not (given and getattr(given, name))]
+    found: dict[str, Any] = {"judge_prompt": said + (f"; {' and '.join(lacking)}: {ours}" if given and lacking else "")}
+    found["judge_prompt_sha256"] = given.sha256 if given else PROMPT_SHA256
+    if given:
+        found["judge_prompts_given"] = given.given
+    if lacking and context.preset == PRESET:
+        found["not_comparable"] = (
+            f"with KVV's BEAM: the judge was not given the official words ({', '.join(lacking)}; --judge-prompts)"
+        )
+    return found

@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kvv.suites.beam.judging import item_prompt, line_prompt, moonshot_score, order_prompt, read_events, read_score
+from kvv.cases.judge_prompts import JudgePrompts
+from kvv.suites.beam.judging import (
+    is_strict,
+    item_prompt,
+    line_prompt,
+    moonshot_score,
+    order_prompt,
+    read_events,
+    read_score,
+)
 from kvv.suites.beam.ordering import Ordering, align, lines_of, score_order
 
 ORDERING = "event_ordering"
@@ -27,7 +36,7 @@ JUDGED_LINES = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
     """Each from 0 to 1. ``items`` are the judge's own scores, ``ordering`` the official reading of an event
-    ordering.
+    ordering, ``lenient`` how many replies had to be mended to be read.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ("kvv_score", "official_score", "half_credit")
@@ -37,12 +46,15 @@ class Scores:
     half_credit: float
     items: tuple[float, ...] = ()
     ordering: Ordering | None = None
+    lenient: int = 0
 
     def values(self) -> dict[str, float]:
         return dict(zip(self.NAMES, (self.kvv, self.official, self.half_credit), strict=True))
 
     def facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"items": list(self.items)}
+        if self.lenient:
+            facts["judge_lenient"] = self.lenient
         if self.ordering is not None:
             order = self.ordering
             facts |= {
@@ -55,13 +67,17 @@ class Scores:
         return facts
 
 
-def judge_prompts(ability: str, question: str, rubric: Sequence[str], answer: str) -> list[str]:
-    """Everything the judge is asked about one answer; [] where no judgement is needed."""
+def judge_prompts(
+    ability: str, question: str, rubric: Sequence[str], answer: str, own: JudgePrompts | None = None
+) -> list[str]:
+    """Everything the judge is asked about one answer, in ``own`` words where they are given; [] where no judgement is
+    needed.
+    """
     if not answer.strip() and ability != ABSTENTION:
         return []
     if ability != ORDERING:
-        return [item_prompt(question, item, answer) for item in rubric]
-    return [order_prompt(question, rubric, answer), *(line_prompt(rubric, line) for line in _asked_lines(answer))]
+        return [item_prompt(question, item, answer, own) for item in rubric]
+    return [order_prompt(question, rubric, answer, own), *(line_prompt(rubric, line) for line in _asked_lines(answer))]
 
 
 def score(ability: str, rubric: Sequence[str], answer: str, replies: Sequence[str]) -> Scores:
@@ -71,7 +87,8 @@ def score(ability: str, rubric: Sequence[str], answer: str, replies: Sequence[st
     if ability != ORDERING:
         items = tuple(read_score(reply) for reply in replies) or (0.0,) * len(rubric)
         whole = sum(int(item) for item in items) / len(items)
-        return Scores(kvv=whole, official=whole, half_credit=sum(items) / len(items), items=items)
+        lenient = sum(not is_strict(reply) for reply in replies)
+        return Scores(kvv=whole, official=whole, half_credit=sum(items) / len(items), items=items, lenient=lenient)
     strict = read_score(replies[0]) if replies else 0.0
     named = iter([read_events(reply, len(rubric)) for reply in replies[1:]])
     lines = lines_of(answer)
@@ -84,6 +101,7 @@ def score(ability: str, rubric: Sequence[str], answer: str, replies: Sequence[st
         half_credit=ordering.tau_norm,
         items=items,
         ordering=ordering,
+        lenient=sum(not is_strict(reply, "events" if place else "score") for place, reply in enumerate(replies)),
     )
 
 

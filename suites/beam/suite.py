@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
 from kvv.cases.answers import KeyEntry
 from kvv.cases.confirm_refusal import is_refused, judge_repeated, once_more
+from kvv.cases.judge_prompts import JudgePrompts
 from kvv.cases.suite import Column, Context, Judge, Suite, SuiteKind
 from kvv.core import (
     Answered,
@@ -37,7 +38,8 @@ from kvv.profiles.profile import Sampling
 from kvv.protocol.classify import Classification, assess, judge_unanswered
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
 from kvv.suites.beam.history import ConversationHistory as Conversation
-from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement, Trouble
+from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement, Trouble, asked_question
+from kvv.suites.beam.rows import PRESET
 from kvv.suites.beam.scoring import ORDERING, Scores, judge_prompts, moonshot, score
 
 SOURCE = "https://github.com/mohammadtavakoli78/BEAM"
@@ -45,6 +47,8 @@ SOURCE = "https://github.com/mohammadtavakoli78/BEAM"
 REQUIREMENT = "The answer to a question about a long conversation fulfils what its rubric asks."
 
 SIZES = ("100K", "500K", "1M", "10M")
+#: KVV calls the smallest size by the tokens that it has
+ALIASES = {"128K": "100K"}
 
 #: reasons after which the model's answer stands and only the judge is asked again
 JUDGE_REASONS = frozenset({"judge-failed", Trouble.UNPARSABLE.value, "judge-off-scale"})
@@ -75,10 +79,11 @@ class BeamSuite(Suite):
 
     def data_variant(self, variant: str) -> str:
         """A size; other suites' variants are not ours."""
-        if variant and variant.upper() in SIZES:
-            return variant.upper()
+        size = ALIASES.get(variant.upper(), variant.upper())
+        if size in SIZES:
+            return size
         if re.fullmatch(r"[0-9]+[KkMm]", variant):
-            raise ValueError(f"{self.id} has no size {variant!r:.40}; known: {', '.join(SIZES)}")
+            raise ValueError(f"{self.id} has no size {variant!r:.40}; known: {', '.join([*SIZES, *ALIASES])}")
         return ""
 
     def cases(self, context: Context) -> list[Case]:
@@ -105,7 +110,8 @@ class BeamSuite(Suite):
         answer = answered.observation.answer
         if "recorded" in inputs:
             return Done(verdict=_recorded(case, answered))
-        prompts = judge_prompts(inputs["ability"], inputs["question"], inputs["rubric"], answer)
+        own = JudgePrompts(**inputs["judge_prompts"]) if inputs.get("judge_prompts") else None
+        prompts = judge_prompts(inputs["ability"], inputs["question"], inputs["rubric"], answer, own)
         if prompts and len(history) == 1:
             judges = [inputs["judge"], *filter(None, [inputs.get("second_judge")])]
             return Ask(requests=tuple(_judge_request(judge, prompt) for judge in judges for prompt in prompts))
@@ -152,7 +158,8 @@ def _cases_of(row: Mapping[str, Any], context: Context) -> Iterator[Case]:
     block = f"{row['size']}/{row['chat_id']}"
     for question in row["questions"]:
         text = question["question"]
-        asked = int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN)
+        said = asked_question(text, moonshot=context.preset == PRESET, own=context.judge_prompts)
+        asked = int(len(said.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN)
         ordering = question["question_type"] == ORDERING
         yield Case(
             id=case_id(row, question),
@@ -164,7 +171,7 @@ def _cases_of(row: Mapping[str, Any], context: Context) -> Iterator[Case]:
             since="0.1.0",
             cluster=block,
             inputs={
-                "body": context.body([conversation.fragment, {"role": "user", "content": text}]),
+                "body": context.body([conversation.fragment, {"role": "user", "content": said}]),
                 "stream": settings.stream,
                 "block": block,
                 "tokens": {"prompt": conversation.tokens + asked, "shared": conversation.tokens},
@@ -181,6 +188,7 @@ def _cases_of(row: Mapping[str, Any], context: Context) -> Iterator[Case]:
                 "answer": question["gold_answer"],
                 "judge": None if context.judge is None else context.judge.fields(),
                 "second_judge": None if context.second_judge is None else context.second_judge.fields(),
+                **({"judge_prompts": asdict(context.judge_prompts)} if context.judge_prompts else {}),
                 # an ordering is judged as a whole and, as often as it has lines, line by line
                 "judge_calls": (len(question["rubric"]) + ordering) * (1 + (context.second_judge is not None)),
             },
@@ -272,7 +280,7 @@ def _agreed(case: Case, answered: Answered, verdict: Verdict, judged: Sequence[A
 
 
 def _concluded(case: Case, answered: Answered, values: Mapping[str, float], facts: Mapping[str, Any]) -> Verdict:
-    right, some = values["kvv_score"] >= 1.0, max(values[name] for name in Scores.NAMES) > 0
+    right, some = values["kvv_score"] >= 1.0, max(values.get(name, 0.0) for name in Scores.NAMES) > 0
     empty = not answered.observation.answer.strip()
     return Verdict(
         case=case.id,

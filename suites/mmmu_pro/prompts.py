@@ -64,8 +64,8 @@ class PromptVariant:
 def parse_variant(text: str) -> PromptVariant:
     """ValueError for a part that is not known, or two of one kind."""
     parts = [part for part in re.split(r"[/+]", text.strip().lower()) if part]
-    if parts == [RECORDED]:
-        return PromptVariant(prompt=RECORDED)
+    if RECORDED in parts and set(parts) <= {RECORDED, *CONFIGS}:
+        return PromptVariant(config=next((part for part in parts if part != RECORDED), CONFIGS[0]), prompt=RECORDED)
     parts = ["standard10" if part == "standard" else part for part in parts]
     unknown = [part for part in parts if part not in (*CONFIGS, *PROMPTS, "direct", "cot")]
     if unknown:
@@ -99,7 +99,7 @@ def question_text(row: Mapping[str, Any], options: Sequence[str]) -> str:
 
 def content(row: Mapping[str, Any], options: Sequence[str], variant: PromptVariant) -> list[dict[str, Any]]:
     """The user message's parts; pictures stand as ``Picture`` in ``image_url.url``."""
-    if variant.config == "vision":
+    if variant.config == "vision" and variant.prompt != RECORDED:
         told = {"type": "text", "text": instruction(variant)}
         shown = [_part(picture) for picture in (row.get("image"),) if picture is not None]
         return [*shown, told] if variant.prompt == "kvv" else [told, *shown]

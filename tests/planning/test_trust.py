@@ -42,6 +42,7 @@ HOSTILE = {
     "sandbox": 'sandbox = "docker"',
     "as_reference": 'as_reference = "notes.jsonl"',
     "extra_body": 'extra_body = "@/home/user/.docker/config.json"',
+    "judge_extra_body": 'judge_extra_body = "@/home/user/.docker/config.json"',
     "out": 'out = "../elsewhere"',
 }
 
@@ -56,7 +57,7 @@ def test_what_decides_over_hosts_keys_and_files_needs_a_trusted_file(name: str, 
 
 
 def test_every_guarded_option_is_tried_here() -> None:
-    assert set(HOSTILE) == {*GUARDED, "extra_body", "out"}
+    assert set(HOSTILE) == {*GUARDED, "extra_body", "judge_extra_body", "out"}
 
 
 def test_what_is_anybodys_to_set_needs_no_trust(own_state: Path) -> None:

@@ -94,7 +94,10 @@ def test_a_value_of_an_unnamed_judge_or_of_another_agent_is_another_value() -> N
     sampling = beam.kvv_sampling
     assert sampling is not None
     settings = {"effort": "max", "temperature": 1.0, "top_p": 0.95, "max_tokens": sampling.max_tokens}
-    assert differences(beam, "kimi-k3", settings, data, judge="j") == ["judge j, not named by the publisher"]
+    judged = {"judge": "j", "prompts": ("item", "order")}
+    assert differences(beam, "kimi-k3", settings, data, **judged) == ["judge j, not named by the publisher"]
+    (_, order) = differences(beam, "kimi-k3", settings, data, judge="j", prompts=("item",))
+    assert order.startswith("the judge's prompt 'order' in kvv's words")
     assert differences(swe, "kimi-k3", {"effort": "max"}, data) == ["agent our own, not kimi-code"]
     assert differences(swe, "kimi-k3", {"effort": "max"}, data, agent="kimi-code 0.23") == []
 

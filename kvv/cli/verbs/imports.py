@@ -24,7 +24,15 @@ from kvv.planning.run_plan import RunPlan
 from kvv.protocol.encode import encode
 from kvv.protocol.reader import Received
 from kvv.reporting.finalize import check_reference, record_ending, write_reports
-from kvv.storage.importers import Imported, ImportFileError, ImportOptions, RecordedSample, importer
+from kvv.storage.importers import (
+    Imported,
+    ImportFileError,
+    ImportOptions,
+    RecordedSample,
+    importer,
+    importer_ids,
+    recognise,
+)
 from kvv.storage.run_folder import STORE, create_folder, write_config
 from kvv.storage.run_metadata import run_meta
 from kvv.storage.store import Store
@@ -39,6 +47,7 @@ OWN_OPTIONS = frozenset({"verb", "tool", "file", "scores", "requests"})
 
 def import_results(arguments: argparse.Namespace) -> int:
     try:
+        _name_tool(arguments)
         imported = _read(arguments)
     except ImportFileError as error:
         raise ConfigError(f"FILE: {error}") from error
@@ -67,6 +76,24 @@ def import_results(arguments: argparse.Namespace) -> int:
         return write_reports(config, store, folder)
     finally:
         store.close()
+
+
+def _name_tool(arguments: argparse.Namespace) -> None:
+    """``kvv import FILE [SCORES]``: the tool is told by the file's content. ConfigError where a file is missing."""
+    if arguments.tool in importer_ids():
+        if arguments.file is None:
+            raise ConfigError(f"FILE: is missing: kvv import {arguments.tool} FILE")
+        return
+    if not Path(arguments.tool).exists():
+        if arguments.file is not None:
+            importer(arguments.tool)  # raises, naming the tools there are
+        raise ConfigError(
+            f"FILE: there is no {arguments.tool!r:.200}, nor a tool of that name: {', '.join(importer_ids())}"
+        )
+    if arguments.scores is not None:
+        raise ConfigError(f"TOOL: {arguments.tool!r:.200} is a file; kvv import [TOOL] FILE [SCORES]")
+    arguments.file, arguments.scores = arguments.tool, arguments.file
+    arguments.tool = recognise(Path(arguments.file))
 
 
 def _read(arguments: argparse.Namespace) -> Imported:

@@ -9,7 +9,7 @@ import glob
 from typing import Any
 
 from kvv.cli.flags import flags_of
-from kvv.planning.config import RunConfig, load_config, revise
+from kvv.planning.config import ConfigError, RunConfig, load_config, revise
 from kvv.storage.run_folder import find_run
 
 
@@ -25,6 +25,12 @@ def _start(arguments: argparse.Namespace, *, contract_only: bool) -> int:
     flags = flags_of(arguments)
     last = flags.pop("last_failed", None)
     config = load_config(flags) if last is None else _last_failed(last, flags)
+    if len(set(config.effort)) > 1:
+        if contract_only:
+            raise ConfigError("--effort: `kvv check` asks at one; several are for `kvv run`")
+        from kvv.cli.verbs import efforts
+
+        return efforts.start(config)
     from kvv.cli.verbs.session import start
 
     return start(config, contract_only=contract_only)

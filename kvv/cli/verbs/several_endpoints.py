@@ -15,8 +15,12 @@ from pathlib import Path
 
 from kvv.analysis import compare, with_answers
 from kvv.analysis.compare import Comparison
+from kvv.analysis.efforts import EffortRow, traffic_means
+from kvv.analysis.efforts import as_data as effort_data
+from kvv.analysis.efforts import section as effort_section
 from kvv.analysis.layers import VerdictLine, as_data, section, verdict_lines
 from kvv.analysis.report import as_json, document
+from kvv.cases.suite import SuiteKind
 from kvv.cli.verbs.documents import put, write
 from kvv.cli.verbs.plan import announce_doubles, plan_tables
 from kvv.cli.verbs.session import announce, begin, continuation, progress_for, run_endpoints
@@ -55,7 +59,8 @@ class _Side:
     folder: Path
 
 
-def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
+def start(file: Path | str, vendors: Sequence[Vendor], config: RunConfig, *, efforts: Sequence[str] = ()) -> int:
+    """``file`` is where the sides are from, for messages; ``efforts``: what they differ in, where it is that."""
     read = cache(load_data)
     jobs = {vendor.name: _job(file, vendor, read) for vendor in vendors}
     if not config.quiet:
@@ -68,7 +73,7 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
             print(plan_tables(jobs), file=sys.stderr)
     check_connections(*jobs.values())
     announce_doubles(*jobs.values())
-    guard(*jobs.values(), prices=f"prices in {file}")
+    guard(*jobs.values(), prices="--price-in and --price-out" if efforts else f"prices in {file}")
     if any(job.sandbox == "none" for job in jobs.values()):
         print(WARNING, file=sys.stderr)
     sides: list[_Side] = []
@@ -80,10 +85,10 @@ def start(file: Path, vendors: Sequence[Vendor], config: RunConfig) -> int:
         for side in sides:
             write_config(side.folder, side.job.config)
         undo.pop_all()
-    return _drive(sides, config)
+    return _drive(sides, config, efforts)
 
 
-def _job(file: Path, vendor: Vendor, load: Loader) -> RunPlan:
+def _job(file: Path | str, vendor: Vendor, load: Loader) -> RunPlan:
     try:
         job = prepare(vendor.config, load=load)
         if not job.plan.suites:
@@ -96,7 +101,7 @@ def _job(file: Path, vendor: Vendor, load: Loader) -> RunPlan:
     return job
 
 
-def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
+def _drive(sides: Sequence[_Side], config: RunConfig, efforts: Sequence[str] = ()) -> int:
     lanes = [
         EndpointRun(name=side.name, job=side.job, store=side.store, base_url=side.job.config.base_url or "")
         for side in sides
@@ -109,7 +114,7 @@ def _drive(sides: Sequence[_Side], config: RunConfig) -> int:
             for side, ending in zip(sides, endings, strict=True):
                 record_ending(side.store, ending)
             views = [write_files(side.store, side.folder) for side in sides]
-            found = _compared(sides, views, config)
+            found = _compared(sides, views, config, _effort_rows(sides, views, efforts))
     except WriteError as error:
         raise WriteError(
             f"{error}; what was answered before is kept; free some space, then continue with: {_continued(sides)}"
@@ -156,7 +161,34 @@ def _by_comparison(number: int, view: RunView, found: Comparison) -> bool:
     return settled and any(number in (pair.first, pair.second) and pair.difference is not None for pair in pairs)
 
 
-def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfig) -> Comparison:
+def _effort_rows(sides: Sequence[_Side], views: Sequence[RunView], efforts: Sequence[str]) -> list[EffortRow]:
+    rows = []
+    for effort, side, view in zip(efforts, sides, views, strict=False):
+        traffic = side.store.sample_traffic()
+        for stat in view.decision.stats:
+            item = next((item for item in side.job.plan.suites if item.suite.id == stat.suite), None)
+            if stat.primary and item is not None and item.suite.kind is SuiteKind.BENCHMARK:
+                cases = {case.id for case in item.cases}
+                means = traffic_means([found for (case, _), found in traffic.items() if case in cases])
+                rows.append(
+                    EffortRow(
+                        effort=effort,
+                        suite=stat.suite,
+                        metric=stat.metric,
+                        score=stat.estimate,
+                        interval=stat.interval,
+                        n=stat.n_concluded,
+                        n_planned=stat.n_planned,
+                        truncated=stat.n_truncated,
+                        **means,
+                    )
+                )
+    return rows
+
+
+def _compared(
+    sides: Sequence[_Side], views: Sequence[RunView], config: RunConfig, efforts: Sequence[EffortRow]
+) -> Comparison:
     """Writes the comparison in a folder of its own and prints it. What the file says differently of the sides is
     allowed, and said.
     """
@@ -173,7 +205,12 @@ def _compared(sides: Sequence[_Side], views: Sequence[RunView], config: RunConfi
     )
     lines = verdict_lines(found.sides)
     shown, data = _document(found, lines, names, _prices([side.job for side in sides])), _json(found, lines, names)
-    folder = create_folder(config.out, "vendors", sides[0].job.model, shared=config.shared)
+    if efforts:
+        shown = replace(shown, sections=(effort_section(efforts), *shown.sections))
+        data = (
+            json.dumps(jsonable(json.loads(data) | {"efforts": effort_data(efforts)}), allow_nan=False, indent=1) + "\n"
+        )
+    folder = create_folder(config.out, "efforts" if efforts else "vendors", sides[0].job.model, shared=config.shared)
     for ending, text in (("md", markdown(shown)), ("html", html(shown)), ("json", data)):
         write(folder / f"{NAME}.{ending}", text, "--out")
     if config.json_output:

@@ -236,3 +236,17 @@ def _milliseconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e14:
         return 0.0
     return float(value)
+
+
+def first_object(path: Path) -> Mapping[str, Any]:
+    """The first line of a JSON Lines file that is not blank. ImportFileError as ``read_lines``."""
+    try:
+        with _open(path) as source:
+            for number, raw in _raw_lines(path, source):
+                if raw.strip():
+                    return _object(path, number, raw)
+    except OSError as error:
+        raise ImportFileError(f"{path}: {error.strerror or error}") from None
+    except (EOFError, zlib.error):
+        raise ImportFileError(f"{path}: the compressed file is damaged") from None
+    raise ImportFileError(f"{path}: is empty")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from contextlib import suppress
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from kvv.suites.beam.judging import (
     NoJudgement,
     Trouble,
+    is_strict,
     item_prompt,
     line_prompt,
     moonshot_score,
@@ -46,7 +48,17 @@ def verdict(reply: str) -> float | Trouble:
         ('{"score": "full"}', Trouble.UNPARSABLE, "0, without a record"),
         ('{"score": "1"}', 1.0, "1"),
         ('{"score": "0.5"}', 0.5, "the official code raises"),
-        ("score: 1", Trouble.UNPARSABLE, "1 for an item, 0 for an order"),
+        ("score: 1", 1.0, "1 for an item, 0 for an order"),
+        ("**Score:** 0.5.", 0.5, "0: truncated"),
+        ("Reason: it asks for\nscore: 1", Trouble.UNPARSABLE, "1 for an item, 0 for an order"),
+        ("The answer says score: 1", Trouble.UNPARSABLE, "1 for an item, 0 for an order"),
+        ("score: 2", Trouble.UNPARSABLE, "2: not clamped"),
+        ("score: 0 or score: 1", Trouble.UNPARSABLE, "0"),
+        ('{"reason": "two\nlines", "score": 1}', 1.0, "1, by its second reading"),
+        ('{"reason": "a comma,]", "score": 1,}', 1.0, "1, by its second reading"),
+        ('{"score": 1', Trouble.UNPARSABLE, "1"),
+        ('{"score": 01}', Trouble.UNPARSABLE, "1"),
+        ('{"score": 0,}\n{"score": 1}', Trouble.UNPARSABLE, "0"),
         ('{"score": true}', Trouble.UNPARSABLE, "1"),
         ('{"score": NaN}', Trouble.UNPARSABLE, "raises"),
         ("", Trouble.UNPARSABLE, "0, without a record"),
@@ -58,6 +70,24 @@ def verdict(reply: str) -> float | Trouble:
 )
 def test_a_reply_is_a_score_from_0_to_1_or_no_judgement_at_all(reply: str, ours: float | Trouble, kvv: str) -> None:
     assert verdict(reply) == ours, f"KVV: {kvv}"
+
+
+def test_a_reply_that_had_to_be_mended_is_counted() -> None:
+    replies = ['{"score": 1,}', '{"score": 1}']
+    assert [is_strict(reply) for reply in replies] == [False, True]
+    assert not is_strict("score: 1")
+    assert score("summarization", RUBRIC, "text", replies).facts()["judge_lenient"] == 1
+    assert "judge_lenient" not in score("summarization", RUBRIC, "text", replies[1:] * 2).facts()
+    order = score("event_ordering", RUBRIC, "one\ntwo", ['{"score": 1}', '{"events": [1,]}', '{"events": [2]}'])
+    assert (order.official, order.lenient) == (1.0, 1)
+
+
+@pytest.mark.parametrize("piece", ['\\"', '{"score",', '{"score": 1,}', '"', ",  "])
+def test_a_long_hostile_reply_is_read_in_no_time(piece: str) -> None:
+    began = time.process_time()
+    verdict("{" + piece * (190_000 // len(piece)))
+    verdict(piece * (190_000 // len(piece)))
+    assert time.process_time() - began < 2.0
 
 
 def test_what_kvv_makes_of_0_99_is_0_and_half_credit_keeps_it() -> None:
