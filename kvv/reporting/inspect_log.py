@@ -23,7 +23,7 @@ from kvv.storage.view import RunView
 MESSAGE_LIMIT = 2_000_000
 MESSAGES = 400
 #: finish_reason -> inspect's stop_reason, which knows no others
-STOPS: Mapping[str | None, str] = {
+STOPS: Mapping[str | None, Any] = {
     "stop": "stop",
     "length": "max_tokens",
     "tool_calls": "tool_calls",
@@ -207,8 +207,8 @@ def _output(stored: StoredExchange, model: str) -> Any:
     )
 
     said = stored.observation
-    content = [ContentReasoning(reasoning=_cut(said.reasoning))] if said.reasoning else []
-    content += [ContentText(text=_cut(said.answer))]
+    content: list[Any] = [ContentReasoning(reasoning=_cut(said.reasoning))] if said.reasoning else []
+    content.append(ContentText(text=_cut(said.answer)))
     sent, made = (said.tokens(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
     return ModelOutput(
         model=said.model or model,

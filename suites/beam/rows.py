@@ -12,11 +12,8 @@ from kvv.cases.suite import Context
 from kvv.core import Case, Outcome, Stat, Verdict
 from kvv.stats.interval import wilson
 from kvv.stats.metrics import GroupTally, MeanTally, Metric
-from kvv.suites.beam.judging import PROMPT_SHA256
+from kvv.suites.beam.judging import PRESET, PROMPT_SHA256
 from kvv.suites.beam.scoring import ORDERING, Scores
-
-#: the preset whose rows stand beside KVV's
-PRESET = "kvv"
 
 RULES: Mapping[str, str] = {
     "kvv_score": (

@@ -38,8 +38,7 @@ from kvv.profiles.profile import Sampling
 from kvv.protocol.classify import Classification, assess, judge_unanswered
 from kvv.suites.beam.history import BYTES_PER_TOKEN, budget_of, history_of
 from kvv.suites.beam.history import ConversationHistory as Conversation
-from kvv.suites.beam.judging import PROMPT_SHA256, NoJudgement, Trouble, asked_question
-from kvv.suites.beam.rows import PRESET
+from kvv.suites.beam.judging import PRESET, PROMPT_SHA256, NoJudgement, Trouble, asked_question
 from kvv.suites.beam.scoring import ORDERING, Scores, judge_prompts, moonshot, score
 
 SOURCE = "https://github.com/mohammadtavakoli78/BEAM"

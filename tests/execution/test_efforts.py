@@ -68,6 +68,15 @@ def test_what_several_efforts_cannot_be_is_a_usage_error(kvv_cli: Any, more: tup
     assert not list(Path(ran.root).glob("*"))
 
 
+def test_the_plan_of_several_efforts_sums_them(kvv_cli: Any) -> None:
+    asked = (*AIME[1:], "--base-url", "http://127.0.0.1:9/v1", "--json")
+    both = json.loads(kvv_cli("plan", *asked, "--effort", "low,high").out)
+    one = json.loads(kvv_cli("plan", *asked, "--effort", "low").out)
+    assert list(both["efforts"]) == ["low", "high"]
+    assert both["efforts"]["low"] == one
+    assert both["total"]["requests"] == 2 * one["requests"]
+
+
 def test_check_takes_one_effort(kvv_cli: Any) -> None:
     ran = kvv_cli("check", "--base-url", "http://127.0.0.1:9/v1", "--model", "kimi-k3", "--effort", "low,high")
     assert (ran.code, "several are for `kvv run`" in ran.said) == (2, True)

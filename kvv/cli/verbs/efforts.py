@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from kvv.cases.suite import SuiteKind
-from kvv.cli.verbs.several_endpoints import start as start_sides
 from kvv.execution.preparation import prepare
 from kvv.planning.config import ConfigError, RunConfig, revise
 from kvv.planning.vendors_file import Vendor
 from kvv.storage.run_folder import vendor_of
 
 
-def start(config: RunConfig) -> int:
-    """The exit code of the comparison. What is no benchmark is asked once, in the first effort's run; a fixed number of
-    requests at once is shared among the efforts, which have one endpoint.
+def efforts_of(config: RunConfig) -> list[str]:
+    return list(dict.fromkeys(config.effort))
+
+
+def sides_of(config: RunConfig) -> list[Vendor]:
+    """A side for each effort. What is no benchmark is asked once, in the first effort's run; a fixed number of requests
+    at once is shared among the efforts, which have one endpoint. ConfigError naming what does not go together.
     """
-    efforts = list(dict.fromkeys(config.effort))
+    efforts = efforts_of(config)
     if config.base_url is None:
         raise ConfigError("--effort: several want an endpoint (--base-url)")
     for name, value in (
@@ -35,11 +38,10 @@ def start(config: RunConfig) -> int:
         raise ConfigError(
             f"--effort: several are for benchmarks, and none is planned{f' ({skipped})' if skipped else ''}"
         )
-    sides = [
+    return [
         Vendor(
             name=f"{vendor_of(config.base_url)}-{effort}",
             config=revise(config, {"effort": (effort,), **shared, **({} if first else {"suites": benchmarks})}),
         )
         for effort, first in zip(efforts, [True, *[False] * len(efforts)], strict=False)
     ]
-    return start_sides("--effort", sides, config, efforts=efforts)

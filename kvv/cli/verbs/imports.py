@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from dataclasses import replace
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def import_results(arguments: argparse.Namespace) -> int:
         "base_url": f"recorded results: {source.name}",
         "vendor": IMPORTED,
         "imported": arguments.tool,
-        "source_sha256": sha256(source.read_bytes()).hexdigest(),
+        "source_sha256": _digest(source),
     }
     store = Store.create(folder / STORE, meta)
     try:
@@ -76,6 +76,11 @@ def import_results(arguments: argparse.Namespace) -> int:
         return write_reports(config, store, folder)
     finally:
         store.close()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _name_tool(arguments: argparse.Namespace) -> None:

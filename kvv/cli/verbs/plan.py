@@ -12,7 +12,7 @@ from kvv.cli.verbs import forecast
 from kvv.cli.verbs.forecast import detectable
 from kvv.execution.preparation import prepare
 from kvv.execution.sharding import take_shard
-from kvv.planning.config import load_config
+from kvv.planning.config import RunConfig, load_config
 from kvv.planning.plan import PlannedSuite, cost_of
 from kvv.planning.run_plan import LANE, RunPlan
 from kvv.rendering.escape import plain
@@ -22,6 +22,8 @@ def plan(arguments: argparse.Namespace) -> int:
     from kvv.cli.flags import flags_of
 
     config = load_config(flags_of(arguments))
+    if len(set(config.effort)) > 1:
+        return _efforts(config)
     job, _ = take_shard(prepare(config))
     official = None
     if config.reference_base_url is not None:
@@ -37,6 +39,20 @@ def plan(arguments: argparse.Namespace) -> int:
             else {**plan_facts(job), LANE: plan_facts(official), "total": total_facts(jobs)}
         )
         print(json.dumps(facts, indent=2))
+    else:
+        print(plan_tables(jobs))
+    return 0
+
+
+def _efforts(config: RunConfig) -> int:
+    """The plan of each effort's run and of all together."""
+    from kvv.cli.verbs.efforts import efforts_of, sides_of
+
+    jobs = {name: prepare(side.config) for name, side in zip(efforts_of(config), sides_of(config), strict=True)}
+    announce_doubles(*jobs.values())
+    if config.json_output:
+        efforts = {name: plan_facts(job) for name, job in jobs.items()}
+        print(json.dumps({"efforts": efforts, "total": total_facts(jobs)}, indent=2))
     else:
         print(plan_tables(jobs))
     return 0

@@ -28,9 +28,10 @@ def _start(arguments: argparse.Namespace, *, contract_only: bool) -> int:
     if len(set(config.effort)) > 1:
         if contract_only:
             raise ConfigError("--effort: `kvv check` asks at one; several are for `kvv run`")
-        from kvv.cli.verbs import efforts
+        from kvv.cli.verbs import several_endpoints
+        from kvv.cli.verbs.efforts import efforts_of, sides_of
 
-        return efforts.start(config)
+        return several_endpoints.start("--effort", sides_of(config), config, efforts=efforts_of(config))
     from kvv.cli.verbs.session import start
 
     return start(config, contract_only=contract_only)

@@ -17,7 +17,8 @@ from kvv.cases.suite import Context, Settings, Suite, load_suite
 from kvv.core import Case, Dataset, Picture, Request
 from kvv.core.usage_error import ConfigError
 from kvv.data import DataError, load, load_spec
-from kvv.data.copies import copy_folder, read_manifest
+from kvv.data.cache import copy_folder
+from kvv.data.copies import read_manifest
 from kvv.profiles.profile import Profile, load_profile, pick_profile
 from kvv.protocol.classify import MISSING_RESULT, RECORDED_FAILURE
 from kvv.storage.importers.recorded import (
@@ -159,7 +160,7 @@ def _dataset(suite: str, path: Path, rows: Sequence[Mapping[str, Any]]) -> tuple
     digest = _digest(rows)
     dataset = Dataset(rows=rows, origin=str(path), revision=f"recorded sha256:{digest[:12]}", sha256=digest)
     notes = []
-    if suite == "aime2025" and len(rows) < load_spec(suite).rows:
+    if suite == "aime2025" and len(rows) < (load_spec(suite).rows or 0):
         notes = ["a part of AIME 2025 is paired with other runs only once `kvv data pull aime2025` was run here"]
     return dataset, range(len(rows)), notes
 

@@ -155,8 +155,8 @@ def _answer(suite: str, place: str, sample: Mapping[str, Any], *, ours: bool) ->
     output = sample.get("output")
     choices = output.get("choices") if isinstance(output, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    message = choice.get("message") if isinstance(choice.get("message"), dict) else {}
-    content = message.get("content")
+    message = choice.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
     failed = sample.get("error")
     return Answer(
         row=_row(suite, place, sample, name, put_back(asked)),
