@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
+from typing import TYPE_CHECKING
 
 from kvv.core import Outcome
 from kvv.core.lazy import numpy as np
 from kvv.stats.two_sample import (
-    Floats,
     codes,
     hamming_kernel,
     mmd_test,
@@ -24,6 +24,9 @@ from kvv.stats.two_sample import (
     style_test,
     trigram_features,
 )
+
+if TYPE_CHECKING:
+    from kvv.stats.two_sample import Floats
 
 #: a difference is said below this p-value: less than one false alarm in 1,000 audits
 ALPHA = 0.001

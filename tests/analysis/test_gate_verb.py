@@ -29,7 +29,7 @@ alpha = 0.005
 suite = "ocrbench"
 key = "correct"
 mode = "regression"
-detect = 0.9
+detect = 0.45
 """
 
 json_like = st.recursive(
@@ -109,7 +109,7 @@ def test_the_shipped_nightly_policy_alarms_at_most_once_in_100_nights(sides: Any
 
 
 def test_what_cannot_be_told_is_exit_code_3_or_a_warning(runs: Any, call: Any) -> None:
-    Path("strict.toml").write_text(POLICY.replace("0.9", "0.001"), "utf-8")
+    Path("strict.toml").write_text(POLICY.replace("0.45", "0.001"), "utf-8")
     arguments = [runs.same, "--baseline", runs.good, "--policy", "strict.toml"]
     code, found = gated(call, *arguments)
     assert (code, found["outcome"]) == (3, "inconclusive")

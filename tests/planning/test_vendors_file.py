@@ -75,18 +75,25 @@ def test_each_side_has_its_own_and_all_have_the_common_options(tmp_path: Path, m
     assert read_key(NO_KEY, required=False) is None
 
 
-def test_the_readmes_example_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
+@pytest.mark.parametrize(
+    ("page", "read_as"),
+    [
+        ("README.md", [("alpha", None, None, "kimi-k3"), ("beta", None, None, "kimi-k3")]),
+        (
+            "docs/how-to/compare-vendors.md",
+            [("alpha", 2.5, None, "kimi-k3"), ("beta behind a gateway", None, "beta", "moonshot/kimi-k3")],
+        ),
+    ],
+)
+def test_the_documented_examples_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, read_as: list[Any]
+) -> None:
+    text = (Path(__file__).resolve().parents[2] / page).read_text("utf-8")
     (example,) = re.findall(r"```toml\n(# sides\.toml.*?)```", text, re.DOTALL)
-    for name in ("ALPHA_KEY", "GATEWAY_KEY"):
+    for name in ("ALPHA_KEY", "BETA_KEY", "GATEWAY_KEY"):
         monkeypatch.setenv(name, "k")
-    one, two = read(tmp_path, example)
-    assert (one.name, one.config.price_out, two.config.provider, two.config.model) == (
-        "alpha",
-        2.5,
-        "beta",
-        "moonshot/kimi-k3",
-    )
+    sides = read(tmp_path, example)
+    assert [(s.name, s.config.price_out, s.config.provider, s.config.model) for s in sides] == read_as
 
 
 @pytest.mark.parametrize(

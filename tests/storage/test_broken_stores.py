@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ VERBS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
     "gate": lambda folder, whole: ("gate", folder, "--baseline", whole),
     "merge": lambda folder, whole: ("merge", folder, whole),
     "baseline": lambda folder, whole: ("baseline", "accept", folder),
+    "export": lambda folder, whole: ("export", "inspect", folder),
 }
 
 
@@ -89,6 +91,9 @@ ADDED_LATER = (
     "published",
     "chosen_cases",
     "official_rules",
+    "published_otherwise",
+    "api_key_env",
+    "header_env",
 )
 REQUIRED += ("in_process", "contract_only", "suites", "skipped", "profile_reason")
 
@@ -173,13 +178,17 @@ def test_a_store_cut_in_the_middle_is_refused_or_read(whole: Path, tmp_path: Pat
     assert codes[:2] == [2, 2]
 
 
+def _parsers(action: Action) -> dict[str, ArgumentParser]:
+    return dict(action.choices or {}) if isinstance(action, _SubParsersAction) else {}
+
+
 def test_every_verb_that_takes_a_run_is_tried_here() -> None:
-    verbs = next(action for action in build_parser()._actions if action.dest == "verb").choices or {}
-    taking = {
-        name
-        for name, parser in dict(verbs).items()
-        if any(action.dest in ("run", "runs") for action in parser._actions)
-    }
+    def takes_a_run(parser: ArgumentParser) -> bool:
+        inner = [each for action in parser._actions for each in _parsers(action).values()]
+        return any(action.dest in ("run", "runs") for action in parser._actions) or any(map(takes_a_run, inner))
+
+    verbs = _parsers(next(action for action in build_parser()._actions if action.dest == "verb"))
+    taking = {name for name, parser in verbs.items() if takes_a_run(parser)}
     assert taking == {name.partition("-")[0] for name in VERBS}
 
 
