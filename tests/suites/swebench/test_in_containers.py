@@ -249,7 +249,7 @@ def commands(patch: str) -> list[str]:
 
 @pytest.mark.skipif(
     "CI" in os.environ,
-    reason="open: in the gate's fresh environment the task's image cannot collect its tests (collect-failed), by hand it can",
+    reason="open: made from a fresh environment, the task's image cannot collect its tests (collect-failed)",
 )
 def test_a_task_of_deep_swe_is_resolved_by_its_solution(deep_swe: dict[str, Any]) -> None:
     verdict = worked(case_of(deep_swe), commands(deep_swe["patch"]))
@@ -303,7 +303,7 @@ def adding(**files: str) -> str:
 
 @pytest.mark.skipif(
     "CI" in os.environ,
-    reason="open: in the gate's fresh environment the task's image cannot collect its tests (collect-failed), by hand it can",
+    reason="open: made from a fresh environment, the task's image cannot collect its tests (collect-failed)",
 )
 @pytest.mark.parametrize(
     ("patch", "reason", "official", "tampered"),
