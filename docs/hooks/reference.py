@@ -308,7 +308,7 @@ def reason_page() -> str:
         [f"`{code}`", known.get(code, ""), ", ".join(sorted(found.get(code, ())))] for code in sorted({*found, *known})
     )
     return (
-        "# Reason codes\n\nA verdict that is no plain pass carries a reason code. A code never changes its meaning. "
+        "# Reason codes\n\nEvery verdict other than a plain pass carries a reason code. A code never changes meaning. "
         "The report has the details beside it. Codes whose name says it all have no text here.\n\n"
         + table(["code", "meaning, and what to do", "given by"], rows)
     )

@@ -16,6 +16,7 @@ from kvv import __version__
 from kvv.cli.options import (
     Parser,
     add_again_options,
+    add_bound_options,
     add_output_options,
     add_run_options,
     add_shared_option,
@@ -73,13 +74,7 @@ def build_parser() -> Parser:
 
     resume = verbs.add_parser("resume", help="continue a run")
     _add_run(resume)
-    for name, kind in (
-        ("--deadline", float),
-        ("--max-cost", float),
-        ("--max-requests", int),
-        ("--max-tokens-total", int),
-    ):
-        resume.add_argument(name, type=kind, help="replaces the run's own bound")
+    add_bound_options(resume, "replaces the run's own bound")
     add_again_options(resume)
     resume.add_argument("--reference-base-url", metavar="URL", help="the same official endpoint at another address")
     resume.add_argument("--reference-api-key-env", metavar="NAME", help="name of the variable that holds its key")

@@ -251,6 +251,29 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_money_options(group: argparse._ActionsContainer, what: str) -> None:
+    """Bounds, prices and consent of ``what`` may be expensive."""
+    group.add_argument("--deadline", type=float, metavar="S", help=f"{what} ends after this many seconds")
+    group.add_argument("--max-cost", type=float, metavar="USD")
+    group.add_argument("--max-requests", type=int, metavar="N")
+    group.add_argument("--max-tokens-total", type=int, metavar="N")
+    group.add_argument("--price-in", type=float, metavar="USD", help="per million prompt tokens")
+    group.add_argument("--price-cached", type=float, metavar="USD", help="per million cached prompt tokens")
+    group.add_argument("--price-out", type=float, metavar="USD", help="per million completion tokens")
+    group.add_argument("--yes", action="store_true", default=None, help=f"start although {what} may be expensive")
+
+
+def add_bound_options(parser: argparse.ArgumentParser, text: str) -> None:
+    """A stored run's own bounds, given anew."""
+    for name, kind in (
+        ("--deadline", float),
+        ("--max-cost", float),
+        ("--max-requests", int),
+        ("--max-tokens-total", int),
+    ):
+        parser.add_argument(name, type=kind, help=text)
+
+
 def add_limit_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits and money")
     group.add_argument("--concurrency", metavar="N|auto", help="requests in flight (default: auto)")
@@ -258,14 +281,7 @@ def add_limit_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--connect-timeout", type=float, metavar="S")
     group.add_argument("--first-byte-timeout", type=float, metavar="S", help="scaled up with the prompt's length")
     group.add_argument("--idle-timeout", type=float, metavar="S", help="longest silence inside an answer")
-    group.add_argument("--deadline", type=float, metavar="S", help="the run ends after this many seconds")
-    group.add_argument("--max-cost", type=float, metavar="USD")
-    group.add_argument("--max-requests", type=int, metavar="N")
-    group.add_argument("--max-tokens-total", type=int, metavar="N")
-    group.add_argument("--price-in", type=float, metavar="USD", help="per million prompt tokens")
-    group.add_argument("--price-cached", type=float, metavar="USD", help="per million cached prompt tokens")
-    group.add_argument("--price-out", type=float, metavar="USD", help="per million completion tokens")
-    group.add_argument("--yes", action="store_true", default=None, help="start although the run may be expensive")
+    add_money_options(group, "the run")
     group.add_argument(
         "--record",
         choices=("message", "full"),

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvv.cli.options import Parser, add_again_options, add_output_options, add_run_options, add_shared_option
+from kvv.cli.options import (
+    Parser,
+    add_again_options,
+    add_bound_options,
+    add_output_options,
+    add_run_options,
+    add_shared_option,
+)
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[Parser]
@@ -34,13 +41,7 @@ def add_compared_verbs(verbs: Verbs) -> None:
         action="store_true",
         help="where it alarms, measure what alarmed once more, with the run's own settings",
     )
-    for name, kind in (
-        ("--deadline", float),
-        ("--max-cost", float),
-        ("--max-requests", int),
-        ("--max-tokens-total", int),
-    ):
-        gate.add_argument(name, type=kind, help="--confirm-now: replaces the run's own bound")
+    add_bound_options(gate, "--confirm-now: replaces the run's own bound")
     gate.add_argument(
         "--yes", action="store_true", default=None, help="--confirm-now: start although it may be expensive"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvv.cli.options import Parser, add_output_options
+from kvv.cli.options import Parser, add_money_options, add_output_options
 from kvv.core.usage_error import SURFACES
 
 if TYPE_CHECKING:
@@ -128,11 +128,4 @@ def _add_bounds(parser: Parser) -> None:
     group = parser.add_argument_group("limits and money")
     for name in ("--connect-timeout", "--first-byte-timeout", "--idle-timeout"):
         group.add_argument(name, type=float, metavar="S")
-    group.add_argument("--deadline", type=float, metavar="S", help="it ends after this many seconds")
-    group.add_argument("--max-cost", type=float, metavar="USD")
-    group.add_argument("--max-requests", type=int, metavar="N")
-    group.add_argument("--max-tokens-total", type=int, metavar="N")
-    group.add_argument("--price-in", type=float, metavar="USD", help="per million prompt tokens")
-    group.add_argument("--price-cached", type=float, metavar="USD", help="per million cached prompt tokens")
-    group.add_argument("--price-out", type=float, metavar="USD", help="per million completion tokens")
-    group.add_argument("--yes", action="store_true", default=None, help="start although it may be expensive")
+    add_money_options(group, "it")

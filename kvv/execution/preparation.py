@@ -42,9 +42,10 @@ from kvv.planning.plan import (
     tier_of,
     variant_for,
 )
+from kvv.planning.policy_choice import choose_policy
 from kvv.planning.run_plan import RunPlan
 from kvv.profiles.calibration import is_rule
-from kvv.profiles.policy import Policy, PolicyError, Required, Waiver, load_policy, parse_policy, policy_ids
+from kvv.profiles.policy import Policy, Required, Waiver
 from kvv.profiles.profile import Prices, Profile, ProfileError, another_model, find_profile, load_profile, pick_profile
 from kvv.profiles.token_counts import Bpe, HubTokenizer, Tokenizer
 from kvv.protocol.classify import LIVENESS
@@ -270,14 +271,7 @@ def _policy(config: RunConfig, *, contract_only: bool) -> Policy:
     beside them.
     """
     name = config.policy or TIER_POLICIES[config.tier or "smoke"]
-    try:
-        policy = load_policy(name) if name in policy_ids() else parse_policy(Path(name).read_text("utf-8"), name)
-    except PolicyError as error:
-        raise ConfigError(f"--policy: {error}") from error
-    except (OSError, UnicodeDecodeError, ValueError):
-        raise ConfigError(
-            f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}"
-        ) from None
+    policy = choose_policy(name)
     if config.policy is None and (config.suites or config.case or contract_only) and policy.required != Required():
         policy = policy.model_copy(update={"name": f"{policy.name}-in-part", "required": Required()})
     return policy.model_copy(update={"strict": True}) if config.strict else policy

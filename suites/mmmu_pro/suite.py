@@ -22,7 +22,7 @@ from kvv.data.literals import parse_literal
 from kvv.profiles.profile import Sampling
 from kvv.protocol.visible_text import inspect_visible, visible
 from kvv.suites.mmmu_pro import rows
-from kvv.suites.mmmu_pro.parsing import letters, parse
+from kvv.suites.mmmu_pro.parsing import Parsed, letters, parse
 from kvv.suites.mmmu_pro.prompts import (
     PromptVariant,
     as_they_appear,
@@ -104,9 +104,13 @@ class MmmuProSuite(SingleTurn):
         """
         observation, inputs = answered.observation, case.inputs
         text = visible(observation.answer)
-        found = parse(text, inputs["options"], lambda n: guess(inputs["guess_seed"], case.sample, n))
+
+        def read(answer: str) -> Parsed:
+            return parse(answer, inputs["options"], lambda n: guess(inputs["guess_seed"], case.sample, n))
+
+        found = read(text)
         inspected = inspect_visible(observation.answer, reasoned=bool(observation.reasoning))
-        moonshot = parse(inspected, inputs["options"], lambda n: guess(inputs["guess_seed"], case.sample, n))
+        moonshot = found if inspected == text else read(inspected)
         right = found.letter == inputs["answer"]
         truncated = observation.finish_reason == "length"
         reason = "" if right else "guessed" if found.guessed else "wrong-answer"

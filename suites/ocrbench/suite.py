@@ -88,7 +88,7 @@ class OcrBenchSuite(SingleTurn):
         text = visible(observation.answer)
         found = matching(text, inputs["answers"], formula=inputs["formula"])
         inspected = inspect_visible(observation.answer, reasoned=bool(observation.reasoning))
-        moonshot = matching(inspected, inputs["answers"], formula=inputs["formula"])
+        moonshot = found if inspected == text else matching(inspected, inputs["answers"], formula=inputs["formula"])
         truncated = observation.finish_reason == "length"
         reason = "" if found is not None else "wrong-answer" if text.strip() else "no-answer"
         return Verdict(

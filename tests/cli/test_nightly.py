@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kvv.cases.suite import load_suite
-from kvv.cli.main import main
 from kvv.data import load
 from kvv.execution.answer_key import answer_entries
 from kvv.mockserver import MockConfig, MockServer
+
+Kvv = Callable[..., Any]
 
 POLICY = """
 name = "night"
@@ -28,23 +28,6 @@ mode = "regression"
 detect = 0.9
 """
 ASKED = ("ocrbench", "--data", "ocrbench=fixture", "--policy", "night.toml", "--model", "kimi-k3", "-q")
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
-
-
-def kvv(*arguments: object) -> Said:
-    stdout, stderr = io.StringIO(), io.StringIO()
-    with redirect_stdout(stdout), redirect_stderr(stderr):
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return Said(code, stdout.getvalue(), stderr.getvalue())
 
 
 @contextmanager
@@ -62,26 +45,21 @@ def fleet(accuracy: float) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def test_a_fleet_has_one_line_one_page_and_the_gravest_exit_code() -> None:
+def test_a_fleet_has_one_line_one_page_and_the_gravest_exit_code(kvv_cli: Kvv) -> None:
     with fleet(1.0):
-        first = kvv("nightly", "fleet.toml", *ASKED)
+        first = kvv_cli("nightly", "fleet.toml", *ASKED)
         assert (first.code, first.out.count("\n")) == (3, 1)
         assert "2 INCONCLUSIVE (alpha, beta)" in first.out
         assert "no baseline yet" in Path("reports/nightly.md").read_text("utf-8")
         for report in Path("reports").glob("*/report.json"):
-            assert kvv("baseline", "accept", report.parent, "--build", "1.0", "--expires", "30d").code == 0
-        quiet = kvv("nightly", "fleet.toml", *ASKED, "--notify", notifier())
+            assert kvv_cli("baseline", "accept", str(report.parent), "--build", "1.0", "--expires", "30d").code == 0
+        quiet = kvv_cli("nightly", "fleet.toml", *ASKED, "--notify", notifier())
         assert (quiet.code, "2 PASS" in quiet.out) == (0, True), quiet
         assert not Path("said.txt").exists()
     with fleet(0.2):
-        bad = kvv("nightly", "fleet.toml", *ASKED, "--notify", notifier(), "--metrics", "night.prom")
+        bad = kvv_cli("nightly", "fleet.toml", *ASKED, "--notify", notifier(), "--metrics", "night.prom")
         assert (bad.code, "1 FAIL (beta), 1 PASS" in bad.out) == (1, True), bad
-        again = kvv("nightly", "fleet.toml", *ASKED, "--notify", notifier())
+        again = kvv_cli("nightly", "fleet.toml", *ASKED, "--notify", notifier())
         assert again.code == 1
     told = Path("said.txt").read_text("utf-8").splitlines()
     assert [("ocrbench/accuracy" in line, "beta" in line) for line in told] == [(True, True)]
@@ -98,10 +76,10 @@ def notifier() -> str:
     return f"{sys.executable} -c \"import sys; open('said.txt', 'a').write(sys.stdin.read())\""
 
 
-def test_a_night_that_cannot_start_leaves_no_page_of_yesterday() -> None:
+def test_a_night_that_cannot_start_leaves_no_page_of_yesterday(kvv_cli: Kvv) -> None:
     Path("reports").mkdir()
     Path("reports/nightly.html").write_text("yesterday: PASS", "utf-8")
-    dead = kvv("nightly", *ASKED[:3], "--base-url", "http://127.0.0.1:9/v1", "--model", "kimi-k3", "-q")
+    dead = kvv_cli("nightly", *ASKED[:3], "--base-url", "http://127.0.0.1:9/v1", "--model", "kimi-k3", "-q")
     assert dead.code != 0
     assert "PASS" not in dead.out
     assert "yesterday" not in "".join(path.read_text("utf-8") for path in Path("reports").glob("nightly.*"))
@@ -120,29 +98,29 @@ def test_a_night_that_cannot_start_leaves_no_page_of_yesterday() -> None:
         (("prune", "nowhere", "--keep", "1d"), "DIR: nowhere is no folder"),
     ],
 )
-def test_wrong_options_are_one_line(arguments: tuple[str, ...], told: str) -> None:
-    said = kvv(*arguments)
+def test_wrong_options_are_one_line(kvv_cli: Kvv, arguments: tuple[str, ...], told: str) -> None:
+    said = kvv_cli(*arguments)
     assert (said.code, said.err.count("\n")) == (2, 1)
     assert told in said.err
 
 
-def test_first_baselines_are_measured_an_expired_one_passes_nobody_and_prune_keeps_them() -> None:
+def test_first_baselines_are_measured_an_expired_one_passes_nobody_and_prune_keeps_them(kvv_cli: Kvv) -> None:
     key = answer_entries(load_suite("ocrbench").answer_key(load("ocrbench", fixture=True)))
     Path("night.toml").write_text(POLICY, "utf-8")
     with MockServer(MockConfig(answers=key)) as server:
         base = ("--base-url", server.base_url)
-        made = kvv("baseline", "init", *ASKED, *base, "--count", "1", "--expires", "1d", "--force")
+        made = kvv_cli("baseline", "init", *ASKED, *base, "--count", "1", "--expires", "1d", "--force")
         assert (made.code, "accepted" in made.out) == (0, True), made
-        night = kvv("nightly", *ASKED, *base)
+        night = kvv_cli("nightly", *ASKED, *base)
         assert (night.code, night.out.startswith("PASS against the baseline")) == (0, True), night
         [accepted] = Path("baselines").glob("*/*.json")
         table = json.loads(accepted.read_text("utf-8"))
         accepted.write_text(json.dumps({**table, "expires": "2020-01-01"}), "utf-8")
-        late = kvv("nightly", *ASKED, *base)
+        late = kvv_cli("nightly", *ASKED, *base)
         assert (late.code, "the baseline expired on 2020-01-01" in late.out) == (3, True), late
     runs = {path.parent.name for path in Path("reports").glob("*/store.sqlite")}
-    assert "removed" not in kvv("prune", "--keep", "30d").out
-    pruned = kvv("prune", "--keep", "0d")
+    assert "removed" not in kvv_cli("prune", "--keep", "30d").out
+    pruned = kvv_cli("prune", "--keep", "0d")
     assert pruned.out.count("removed ") == len(runs) - 1
     left = {path.parent.name for path in Path("reports").glob("*/store.sqlite")}
     assert left == {table["side"]["run_id"]}

@@ -30,11 +30,9 @@ NOT_ASKED = frozenset(name for name in RunConfig.model_fields if name.startswith
 #: further options of a run that its confirmation does not have
 NOT_AGAIN = frozenset({"shard", "policy", "early_stop", "strict", "json_output", "quiet"})
 #: options of the gate that bound the fresh measurement; those not given are the run's own
+RUN_BOUNDS = ("deadline", "max_cost", "max_requests", "max_tokens_total")
 BOUNDS = (
-    "deadline",
-    "max_cost",
-    "max_requests",
-    "max_tokens_total",
+    *RUN_BOUNDS,
     "yes",
     *(name for name in SEALED if name not in NOT_ASKED | NOT_AGAIN),
 )

@@ -35,7 +35,8 @@ from kvv.core import Outcome
 from kvv.core.lazy import numpy as np
 from kvv.decision import Decision
 from kvv.planning.config import ConfigError
-from kvv.profiles.policy import Policy, PolicyError, load_policy, parse_policy, parse_waivers, policy_ids
+from kvv.planning.policy_choice import choose_policy
+from kvv.profiles.policy import Policy, PolicyError, parse_waivers
 from kvv.rendering.document import markdown
 from kvv.reporting.finalize import tell_github
 from kvv.reporting.github import summary
@@ -295,14 +296,7 @@ def side_in(name: str, out: str | None, option: str) -> tuple[RunSummary, Path]:
 
 
 def _policy(name: str, waivers: str | None) -> Policy:
-    try:
-        policy = load_policy(name) if name in policy_ids() else parse_policy(Path(name).read_text("utf-8"), name)
-    except PolicyError as error:
-        raise ConfigError(f"--policy: {error}") from error
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(
-            f"--policy: {name!r} is no file and no shipped policy; shipped: {', '.join(policy_ids())}"
-        ) from None
+    policy = choose_policy(name)
     if not waivers:
         return policy
     try:

@@ -23,6 +23,7 @@ from typing import Any
 from kvv.analysis.gate_report import as_json, document, headline, workflow_commands
 from kvv.analysis.regression import GateResult
 from kvv.cli.flags import flags_of
+from kvv.cli.verbs.confirm import RUN_BOUNDS
 from kvv.cli.verbs.documents import write
 from kvv.cli.verbs.gate import DEFAULT_POLICY, regression_result
 from kvv.cli.verbs.history import history
@@ -48,7 +49,6 @@ from kvv.transport.notify import post_line
 FLEET_MOST = 500
 #: of each bound the run may use so much; what is left is for measuring again what alarmed
 RUN_SHARE = 0.7
-BOUNDS = ("deadline", "max_cost", "max_requests", "max_tokens_total")
 #: which exit code counts for many endpoints, the gravest first
 GRAVEST = (
     ExitCode.INTERRUPTED,
@@ -97,7 +97,11 @@ def nightly(arguments: argparse.Namespace) -> int:
     config = load_config({**flags, "suites": suites or None, "tier": arguments.tier or "nightly"})
     if not fleet and not config.base_url:
         raise ConfigError("--base-url: say which endpoint, or give a file with a [[vendor]] table for each")
-    sides = read_vendors(fleet, config, least=1, most=FLEET_MOST) if fleet else [_single(config)]
+    sides = (
+        read_vendors(fleet, config, least=1, most=FLEET_MOST)
+        if fleet
+        else [Vendor(name=vendor_of(config.base_url), config=config)]
+    )
     out = Path(config.out)
     for suffix in (".html", ".md"):
         with suppress(FileNotFoundError):
@@ -120,10 +124,6 @@ def _fleet(given: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     return Path(files[0]) if files else None, tuple(name for name in given if name not in files)
 
 
-def _single(config: RunConfig) -> Vendor:
-    return Vendor(name=vendor_of(config.base_url), config=config)
-
-
 # --- one endpoint ------------------------------------------------------------------------------------
 
 
@@ -131,7 +131,7 @@ class _Budget:
     """What is left of the bounds that all endpoints share."""
 
     def __init__(self, config: RunConfig) -> None:
-        self._left: dict[str, float] = {name: getattr(config, name) for name in BOUNDS if getattr(config, name)}
+        self._left: dict[str, float] = {name: getattr(config, name) for name in RUN_BOUNDS if getattr(config, name)}
         self._began = monotonic()
 
     def share(self, sides: int) -> Mapping[str, float]:
@@ -229,7 +229,7 @@ def _gate_arguments(arguments: Namespace, config: RunConfig, folder: Path, bound
         on_drift=arguments.on_drift,
         allow_different=arguments.allow_different,
         yes=config.yes or None,
-        **{name: bounds.get(name) for name in BOUNDS},
+        **{name: bounds.get(name) for name in RUN_BOUNDS},
     )
 
 
